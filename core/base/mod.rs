@@ -1,0 +1,16 @@
+//! The ground floor: time, chance, names, address ranges, and the law every machine obeys.
+
+mod cidr;
+pub mod hash;
+mod id;
+mod machine;
+mod rng;
+mod time;
+mod timers;
+
+pub use cidr::{Cidr, CidrError};
+pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError};
+pub use machine::{Machine, drain};
+pub use rng::Rng;
+pub use time::{Instant, Wall};
+pub use timers::Timers;

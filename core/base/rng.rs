@@ -1,0 +1,52 @@
+//! Chance, from a seed.
+
+use core::time::Duration;
+use rand_core::{Rng as _, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+/// A seeded source of chance (xoshiro256++). Not for secrets.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rng(Xoshiro256PlusPlus);
+
+impl Rng {
+    /// The stream of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// A stream of its own for `label`, so that more draws in one place do not move the draws of another.
+    #[must_use]
+    pub fn stream(seed: u64, label: &str) -> Self {
+        Self::new(seed ^ super::hash::fnv1a(label.as_bytes()))
+    }
+
+    /// 64 even bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Even in `0..bound`; 0 if `bound` is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // The multiply-shift of Lemire; its bias is below bound/2^64.
+        u64::try_from((u128::from(self.bits()) * u128::from(bound)) >> 64).unwrap_or(0)
+    }
+
+    /// True `millionths` times in a million.
+    pub fn chance(&mut self, millionths: u32) -> bool {
+        self.below(1_000_000) < u64::from(millionths)
+    }
+
+    /// Even in `low..=high`.
+    pub fn duration(&mut self, low: Duration, high: Duration) -> Duration {
+        let span = u64::try_from(high.saturating_sub(low).as_nanos()).unwrap_or(u64::MAX);
+        low + Duration::from_nanos(self.below(span.saturating_add(1)))
+    }
+
+    /// `mean` ± `percent`, even.
+    pub fn jitter(&mut self, mean: Duration, percent: u32) -> Duration {
+        let off = mean * percent / 100;
+        self.duration(mean.saturating_sub(off), mean + off)
+    }
+}

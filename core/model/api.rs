@@ -1,0 +1,131 @@
+//! How a machine speaks with a Kubernetes API: what it is shown, what it asks for, what came of it.
+
+use super::Object;
+use alloc::sync::Arc;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// Which API.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Api {
+    /// The own cluster's.
+    Local,
+    /// The broker's.
+    Broker,
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Local => "local",
+            Self::Broker => "broker",
+        })
+    }
+}
+
+/// The kinds of [`Object`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// [`super::Node`]
+    Node,
+    /// [`super::Service`]
+    Service,
+    /// [`super::EndpointSlice`]
+    EndpointSlice,
+    /// [`super::ServiceExport`]
+    ServiceExport,
+    /// [`super::Lease`]
+    Lease,
+    /// [`super::Gateway`]
+    Gateway,
+    /// [`super::ClusterRecord`]
+    Cluster,
+    /// [`super::Endpoint`]
+    Endpoint,
+    /// [`super::Candidates`]
+    Candidates,
+    /// [`super::ExportRecord`]
+    ExportRecord,
+    /// [`super::Import`]
+    Import,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Identity of an object within one API.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace: the service's for service objects, else empty: the API seam puts Tombolo's own namespace there.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// An opaque `resourceVersion`: good only for equality and for compare-and-swap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Version(pub Arc<str>);
+
+/// One step of a watch of one kind. A watch never ends: a lost one begins anew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum WatchEvent {
+    /// A new full listing begins; what is not `Applied` until `Synced` is gone (mark and sweep, B48).
+    Began(Kind),
+    /// The object exists, like this.
+    Applied(Object, Version),
+    /// The object was deleted.
+    Deleted(Key),
+    /// The listing that `Began` is complete.
+    Synced(Kind),
+}
+
+/// A wanted write. All are compare-and-swap.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Write {
+    /// Must not exist yet.
+    Create(Object),
+    /// Must exist in this version.
+    Replace(Object, Version),
+    /// Must exist in this version.
+    Delete(Key, Version),
+}
+
+impl Write {
+    /// What it writes to.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Create(object) | Self::Replace(object, _) => object.key(),
+            Self::Delete(key, _) => key.clone(),
+        }
+    }
+}
+
+/// Why a read or write gave nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub enum ApiError {
+    /// Another write came first, or the object exists already (409), or is gone (404).
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// No answer in time. The write may have happened.
+    #[error("no answer in time")]
+    Unreachable,
+    /// Refused for good: not allowed, or invalid.
+    #[error("refused: {0}")]
+    Refused(Arc<str>),
+}

@@ -1,0 +1,73 @@
+//! Any object, and its identity.
+
+use super::{
+    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, Gateway, Import, Key, Kind,
+    Lease, Node, Service, ServiceExport,
+};
+use alloc::format;
+use alloc::sync::Arc;
+use serde::{Deserialize, Serialize};
+
+/// An object of any kind.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each variant is documented by its type")]
+pub enum Object {
+    Node(Node),
+    Service(Service),
+    EndpointSlice(EndpointSlice),
+    ServiceExport(ServiceExport),
+    Lease(Lease),
+    Gateway(Gateway),
+    Cluster(ClusterRecord),
+    Endpoint(Endpoint),
+    Candidates(Candidates),
+    ExportRecord(ExportRecord),
+    Import(Import),
+}
+
+impl Object {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Node(_) => Kind::Node,
+            Self::Service(_) => Kind::Service,
+            Self::EndpointSlice(_) => Kind::EndpointSlice,
+            Self::ServiceExport(_) => Kind::ServiceExport,
+            Self::Lease(_) => Kind::Lease,
+            Self::Gateway(_) => Kind::Gateway,
+            Self::Cluster(_) => Kind::Cluster,
+            Self::Endpoint(_) => Kind::Endpoint,
+            Self::Candidates(_) => Kind::Candidates,
+            Self::ExportRecord(_) => Kind::ExportRecord,
+            Self::Import(_) => Kind::Import,
+        }
+    }
+
+    /// Its identity within an API.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        let none: Arc<str> = "".into();
+        let (namespace, name): (Arc<str>, Arc<str>) = match self {
+            Self::Node(o) => (none, o.name.as_str().into()),
+            Self::Service(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
+            Self::EndpointSlice(o) => (o.namespace.as_str().into(), o.name.as_str().into()),
+            Self::ServiceExport(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
+            Self::Lease(o) => (none, o.name.as_str().into()),
+            Self::Gateway(o) => (none, o.node.as_str().into()),
+            Self::Cluster(o) => (none, o.cluster.as_str().into()),
+            Self::Endpoint(o) => (none, format!("{}-{}", o.cluster, o.cable_name).into()),
+            Self::Candidates(o) => (none, o.cluster.as_str().into()),
+            Self::ExportRecord(o) => (
+                none,
+                format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into(),
+            ),
+            Self::Import(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
+        };
+        Key {
+            kind: self.kind(),
+            namespace,
+            name,
+        }
+    }
+}

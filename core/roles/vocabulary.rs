@@ -1,0 +1,141 @@
+//! What a daemon's machine takes and gives.
+
+use crate::base::{ClusterId, Epoch, Machine, Slot, Wall};
+use crate::dns::Table;
+use crate::model::{Api, ApiError, Key, Kind, Object, Version, WatchEvent, Write};
+use crate::network::Wanted;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use serde::{Deserialize, Serialize};
+
+/// Number of a read or a write, unique within one run of one daemon.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RequestId(pub u64);
+
+/// On which of the node's links a hello travels. Hellos of one link are answered on the same link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Via {
+    /// Our overlay, to a node of the own cluster.
+    Overlay,
+    /// The cable device for remote candidates of this rank.
+    Cable(Slot),
+}
+
+/// What can happen to a daemon.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Input {
+    /// The wall clock reads this now. Given at the start and about once a second.
+    Wall(Wall),
+    /// One step of one watch.
+    Watched(Api, WatchEvent),
+    /// What came of [`Output::Read`]: the object, or `None` if there is none.
+    Read(RequestId, Result<Option<(Object, Version)>, ApiError>),
+    /// What came of [`Output::Write`]: the new version, or the last one for a deletion.
+    Written(RequestId, Result<Version, ApiError>),
+    /// A hello arrived.
+    Hello {
+        /// On which link.
+        via: Via,
+        /// Source address.
+        from: IpAddr,
+        /// Payload.
+        bytes: Vec<u8>,
+    },
+    /// The last [`Output::Network`] was applied, or not and why.
+    Applied(Result<(), String>),
+    /// Stop cleanly: give up what is held, then fall silent.
+    Stop,
+}
+
+/// What a daemon wants done.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub enum Output {
+    /// Read one object, fresh from the API.
+    Read(RequestId, Api, Key),
+    /// Write one object.
+    Write(RequestId, Api, Write),
+    /// Send a hello (UDP, port [`crate::paths::HELLO_PORT`] on both sides).
+    Send {
+        /// On which link.
+        via: Via,
+        /// The other end's address on that link.
+        to: IpAddr,
+        /// Payload.
+        bytes: Vec<u8>,
+    },
+    /// The whole network state that the node should have.
+    Network(Arc<Wanted>),
+    /// A new DNS table.
+    Dns(Arc<Table>),
+    /// Something worth telling.
+    Event(Event),
+}
+
+/// The one vocabulary of logs, metrics, traces and verdicts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Event {
+    /// It holds the lease now and announces in this epoch.
+    Elected(Epoch),
+    /// It announces no longer.
+    StoodDown {
+        /// The epoch that ended.
+        epoch: Epoch,
+        /// Why.
+        because: String,
+    },
+    /// The path to a cluster is now this one.
+    PathChosen {
+        /// The other cluster.
+        cluster: ClusterId,
+        /// Version of the choice.
+        version: u32,
+        /// Local and remote candidate.
+        pair: (Slot, Slot),
+    },
+    /// No live path to a cluster; routes stay as they were.
+    PathDead {
+        /// The other cluster.
+        cluster: ClusterId,
+        /// Version that died.
+        version: u32,
+    },
+    /// An input was not usable and was dropped.
+    Ignored {
+        /// What and why.
+        because: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elected(epoch) => write!(f, "elected, announces in epoch {epoch}"),
+            Self::StoodDown { epoch, because } => {
+                write!(f, "stood down from epoch {epoch}: {because}")
+            }
+            Self::PathChosen {
+                cluster,
+                version,
+                pair: (local, remote),
+            } => {
+                write!(
+                    f,
+                    "path to {cluster} is now {local}-{remote} (version {version})"
+                )
+            }
+            Self::PathDead { cluster, version } => {
+                write!(f, "path to {cluster} is dead (version {version})")
+            }
+            Self::Ignored { because } => write!(f, "ignored: {because}"),
+        }
+    }
+}
+
+/// The machine of a daemon.
+pub trait Role: Machine<Input = Input, Output = Output> {
+    /// The watches that the shell keeps open for it.
+    fn watches(&self) -> &'static [(Api, Kind)];
+}

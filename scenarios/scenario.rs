@@ -1,0 +1,297 @@
+//! A scenario after parsing: typed, checked, every name resolved to something that exists.
+
+use crate::{Ability, ApiFault, ApiRef, Daemon};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use tombolo_core::base::{Cidr, ClusterId, NodeName};
+use tombolo_core::model::{CableDriver, Protocol, ServiceKey};
+
+/// A whole scenario.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What happens in it, for a person.
+    pub about: String,
+    /// Public reports, faults (B…) or requirements (R…) it stands for.
+    pub origin: Vec<String>,
+    /// Abilities it needs beyond the base.
+    pub needs: BTreeSet<Ability>,
+    /// The clusters.
+    pub clusters: BTreeMap<ClusterId, Cluster>,
+    /// Where the broker is.
+    pub broker: Broker,
+    /// How cables carry packets.
+    pub cable: CableDriver,
+    /// Links between sites.
+    pub links: Links,
+    /// Services.
+    pub workloads: Vec<Workload>,
+    /// Faults and acts, in order of time.
+    pub timeline: Vec<Act>,
+    /// What must hold.
+    pub expect: Vec<Expectation>,
+}
+
+/// A cluster.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cluster {
+    /// Pod range.
+    pub pods: Cidr,
+    /// Service range.
+    pub services: Cidr,
+    /// Its nodes, in the order written.
+    pub nodes: Vec<NodeSpec>,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeSpec {
+    /// Name.
+    pub name: NodeName,
+    /// May be a gateway (written with a `*`).
+    pub gateway: bool,
+}
+
+/// Where the broker is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Broker {
+    /// In a member's API.
+    Member(ClusterId),
+    /// An API of its own, at a site of its own.
+    Own,
+}
+
+/// Links between sites. A site is a cluster, or the broker's own place.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Links {
+    /// Where no pair says otherwise.
+    pub default: LinkSpec,
+    /// By pair, smaller id first.
+    pub pairs: BTreeMap<(ClusterId, ClusterId), LinkSpec>,
+}
+
+/// How a link behaves, each way.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkSpec {
+    /// One-way delay.
+    pub latency: Duration,
+    /// Added to it, even between 0 and this.
+    pub jitter: Duration,
+    /// Lost packets in a million.
+    pub loss_millionths: u32,
+}
+
+impl Default for LinkSpec {
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_millis(5),
+            jitter: Duration::ZERO,
+            loss_millionths: 0,
+        }
+    }
+}
+
+/// A service with its pods.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Workload {
+    /// Namespace and name.
+    pub service: ServiceKey,
+    /// Where it runs.
+    pub cluster: ClusterId,
+    /// How many pods, placed on the nodes in turn, workers first.
+    pub pods: u32,
+    /// Ports; the pods listen on the same.
+    pub ports: Vec<(u16, Protocol)>,
+    /// Exported from the start.
+    pub exported: bool,
+}
+
+/// A node, by name or by what it does at that moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeRef {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Which one.
+    pub which: Which,
+}
+
+/// See [`NodeRef`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// By name.
+    Named(NodeName),
+    /// `active-gateway`: holds the lease.
+    ActiveGateway,
+    /// `gateway-to-<cluster>`: carries the traffic to that cluster.
+    GatewayTo(ClusterId),
+    /// `last-powered-off`.
+    LastPoweredOff,
+    /// `last-crashed`: where a daemon was crashed last.
+    LastCrashed,
+}
+
+/// Something that happens.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Act {
+    /// When, since the start.
+    pub at: Duration,
+    /// What.
+    pub verb: Verb,
+}
+
+/// The verbs of the timeline.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verb {
+    /// The node and everything on it is gone at once.
+    PowerOff(NodeRef),
+    /// It boots: empty kernel, daemons start anew.
+    PowerOn(NodeRef),
+    /// A daemon's process is killed; what it left in the kernel stays.
+    Crash(NodeRef, Daemons),
+    /// It is started again.
+    Start(NodeRef, Daemons),
+    /// No packet passes from `from` to `to` (nor back, unless `one_way`).
+    Cut {
+        /// One side.
+        from: Side,
+        /// The other.
+        to: Side,
+        /// Only from `from` to `to`.
+        one_way: bool,
+    },
+    /// Ends cuts between these sides, both ways.
+    Heal {
+        /// One side.
+        from: Side,
+        /// The other.
+        to: Side,
+    },
+    /// An API behaves like this from now on.
+    Api(ApiRef, ApiFault),
+    /// A ServiceExport is created.
+    Export(ClusterId, ServiceKey),
+    /// A ServiceExport is deleted.
+    Unexport(ClusterId, ServiceKey),
+}
+
+/// Which daemons of a node a verb means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Daemons {
+    /// This one.
+    One(Daemon),
+    /// All.
+    All,
+}
+
+/// One side of a cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// A node.
+    Node(NodeRef),
+    /// All nodes of a cluster (its API server stands at the same site but is not meant).
+    Cluster(ClusterId),
+    /// An API server.
+    Api(ApiRef),
+}
+
+/// What must hold.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Expectation {
+    /// A fresh flow gets through.
+    Connect {
+        /// When.
+        when: When,
+        /// From a pod on this node.
+        from: NodeRef,
+        /// To.
+        to: Target,
+    },
+    /// No flow gets through.
+    Refuse {
+        /// When.
+        when: When,
+        /// From a pod on this node.
+        from: NodeRef,
+        /// To.
+        to: Target,
+    },
+    /// A query of type A gets this answer.
+    Dns {
+        /// When.
+        when: When,
+        /// From a pod on this node.
+        from: NodeRef,
+        /// The name asked for.
+        name: String,
+        /// `NOERROR`, `NXDOMAIN`, `SERVFAIL`…
+        rcode: String,
+        /// The services whose cluster IPs the answer may hold, as `cluster/namespace/name`; each answer must hold
+        /// addresses of exactly one. Empty: no address.
+        any_of: Vec<(ClusterId, ServiceKey)>,
+    },
+    /// The longest time without a success is at most this.
+    Outage {
+        /// When.
+        during: When,
+        /// From a pod on this node.
+        from: NodeRef,
+        /// To.
+        to: Target,
+        /// The bound.
+        at_most: Duration,
+        /// Fresh flows, or one long one.
+        flow: Flow,
+    },
+    /// Nothing moves.
+    Unchanged {
+        /// When.
+        during: When,
+        /// What.
+        what: Watched,
+    },
+    /// Every plan empty, no write but lease renewals and heartbeats: then and from then on.
+    Settled {
+        /// When.
+        when: When,
+    },
+}
+
+/// When an expectation is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At some moment until then, and from then on.
+    By(Duration),
+    /// All the time between.
+    During(Duration, Duration),
+    /// From the start to the end.
+    Always,
+}
+
+/// What a probe aims at.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Target {
+    /// A name, resolved by the cluster's DNS for each flow, and a port.
+    Name(String, u16, Protocol),
+    /// An address and a port.
+    Address(IpAddr, u16, Protocol),
+}
+
+/// The kind of flow that `outage` watches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// A new one for each probe.
+    New,
+    /// One, opened at the start and used all the time.
+    Held,
+}
+
+/// What `unchanged` watches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Watched {
+    /// `west/active-gateway`: who holds the lease.
+    ActiveGateway(ClusterId),
+    /// `west/path-to-east`: the pair of gateways in use.
+    PathTo(ClusterId, ClusterId),
+}
