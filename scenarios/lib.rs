@@ -14,7 +14,7 @@ mod stage;
 
 pub use fact::{ApiRef, Change, Daemon, Fact, Outcome, Place, ProbeId, What};
 pub use scenario::{
-    Act, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, NodeSpec, Scenario,
-    Side, Target, Verb, Watched, When, Which, Workload,
+    Act, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, NodeSpec, Scenario, Side, Target, Verb,
+    Watched, When, Which, Workload,
 };
 pub use stage::{Ability, ApiFault, Fault, Host, Probe, ProbeTarget, Stage, StageError};

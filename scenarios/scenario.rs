@@ -85,11 +85,7 @@ pub struct LinkSpec {
 
 impl Default for LinkSpec {
     fn default() -> Self {
-        Self {
-            latency: Duration::from_millis(5),
-            jitter: Duration::ZERO,
-            loss_millionths: 0,
-        }
+        Self { latency: Duration::from_millis(5), jitter: Duration::ZERO, loss_millionths: 0 }
     }
 }
 

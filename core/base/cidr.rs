@@ -106,11 +106,7 @@ impl TryFrom<IpNet> for Cidr {
     type Error = CidrError;
     fn try_from(net: IpNet) -> Result<Self, CidrError> {
         let meant = Self(net.trunc());
-        if meant.0 == net {
-            Ok(meant)
-        } else {
-            Err(CidrError::HostBits { meant })
-        }
+        if meant.0 == net { Ok(meant) } else { Err(CidrError::HostBits { meant }) }
     }
 }
 
@@ -123,9 +119,7 @@ impl From<Cidr> for IpNet {
 impl FromStr for Cidr {
     type Err = CidrError;
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        text.parse::<IpNet>()
-            .map_err(|_| CidrError::Syntax)?
-            .try_into()
+        text.parse::<IpNet>().map_err(|_| CidrError::Syntax)?.try_into()
     }
 }
 
@@ -168,21 +162,12 @@ mod tests {
 
     #[test]
     fn nth_and_subrange_stop_at_the_end() {
-        assert_eq!(
-            cidr("10.1.0.0/16").nth(258).unwrap().to_string(),
-            "10.1.1.2"
-        );
+        assert_eq!(cidr("10.1.0.0/16").nth(258).unwrap().to_string(), "10.1.1.2");
         assert_eq!(cidr("10.1.0.0/30").nth(4), None);
         assert_eq!(cidr("255.255.255.252/30").nth(4), None);
-        assert_eq!(
-            cidr("10.1.0.0/16").subrange(24, 3),
-            Some(cidr("10.1.3.0/24"))
-        );
+        assert_eq!(cidr("10.1.0.0/16").subrange(24, 3), Some(cidr("10.1.3.0/24")));
         assert_eq!(cidr("10.1.0.0/16").subrange(24, 256), None);
         assert_eq!(cidr("10.1.0.0/16").subrange(8, 0), None);
-        assert_eq!(
-            cidr("fd00::/48").subrange(64, 1),
-            Some(cidr("fd00:0:0:1::/64"))
-        );
+        assert_eq!(cidr("fd00::/48").subrange(64, 1), Some(cidr("fd00:0:0:1::/64")));
     }
 }

@@ -19,9 +19,7 @@ pub enum LabelError {
         length: usize,
     },
     /// A character other than a-z, 0-9 and `-`, or a `-` at an end.
-    #[error(
-        "'{bad}' at position {position}: only a-z, 0-9 and '-' are allowed, and no '-' at either end"
-    )]
+    #[error("'{bad}' at position {position}: only a-z, 0-9 and '-' are allowed, and no '-' at either end")]
     Character {
         /// The character.
         bad: char,
@@ -47,10 +45,7 @@ fn check_label(text: &str, offset: usize) -> Result<(), LabelError> {
     for (i, c) in text.chars().enumerate() {
         let fine = matches!(c, 'a'..='z' | '0'..='9') || (c == '-' && i != 0 && i != last);
         if !fine {
-            return Err(LabelError::Character {
-                bad: c,
-                position: offset + i + 1,
-            });
+            return Err(LabelError::Character { bad: c, position: offset + i + 1 });
         }
     }
     Ok(())
@@ -185,11 +180,7 @@ impl Slot {
 impl TryFrom<u8> for Slot {
     type Error = SlotError;
     fn try_from(number: u8) -> Result<Self, SlotError> {
-        if (1..=Self::COUNT).contains(&number) {
-            Ok(Self(number))
-        } else {
-            Err(SlotError(number))
-        }
+        if (1..=Self::COUNT).contains(&number) { Ok(Self(number)) } else { Err(SlotError(number)) }
     }
 }
 
@@ -213,9 +204,7 @@ impl fmt::Debug for Slot {
 
 /// The fencing number of a term of leadership: `max(all seen, Unix seconds) + 1`, so that a restored or emptied API
 /// never sends it backwards. 0 = none known.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
 impl fmt::Display for Epoch {
@@ -233,18 +222,9 @@ mod tests {
     fn a_cluster_id_has_one_or_two_labels_and_at_most_63_characters() {
         assert!(ClusterId::new("east").is_ok());
         assert!(ClusterId::new("east.eu-1").is_ok());
-        assert_eq!(
-            ClusterId::new("a.b.c").unwrap_err(),
-            LabelError::TooManyLabels { labels: 3 }
-        );
-        assert_eq!(
-            ClusterId::new(&"a".repeat(64)).unwrap_err(),
-            LabelError::TooLong { length: 64 }
-        );
-        assert_eq!(
-            ClusterId::new("a..b").unwrap_err(),
-            LabelError::TooManyLabels { labels: 3 }
-        );
+        assert_eq!(ClusterId::new("a.b.c").unwrap_err(), LabelError::TooManyLabels { labels: 3 });
+        assert_eq!(ClusterId::new(&"a".repeat(64)).unwrap_err(), LabelError::TooLong { length: 64 });
+        assert_eq!(ClusterId::new("a..b").unwrap_err(), LabelError::TooManyLabels { labels: 3 });
         assert_eq!(ClusterId::new("a.").unwrap_err(), LabelError::Empty);
     }
 
@@ -254,13 +234,7 @@ mod tests {
             ClusterId::new("east.Eu").unwrap_err().to_string(),
             "'E' at position 6: only a-z, 0-9 and '-' are allowed, and no '-' at either end"
         );
-        assert_eq!(
-            Label::new("-a").unwrap_err(),
-            LabelError::Character {
-                bad: '-',
-                position: 1
-            }
-        );
+        assert_eq!(Label::new("-a").unwrap_err(), LabelError::Character { bad: '-', position: 1 });
     }
 
     #[test]

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A moment on one machine's own monotonic clock, in nanoseconds since an origin that only that machine knows.
 /// Moments of two hosts must not be compared.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Instant(u64);
 
 impl Instant {
@@ -38,10 +36,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -61,9 +56,7 @@ impl fmt::Display for Instant {
 
 /// Wall-clock time in microseconds since the Unix epoch (the grain of Kubernetes' `MicroTime`). It enters a machine
 /// only as an input and is never used to judge whether something is late.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Wall(u64);
 
 impl Wall {
@@ -95,9 +88,6 @@ impl Wall {
 impl Add<Duration> for Wall {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Self(self.0.saturating_add(u64::try_from(rhs.as_micros()).unwrap_or(u64::MAX)))
     }
 }

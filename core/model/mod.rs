@@ -16,7 +16,6 @@ mod records;
 pub use api::{Api, ApiError, Key, Kind, Version, WatchEvent, Write};
 pub use object::Object;
 pub use records::{
-    Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, EndpointSlice,
-    ExportRecord, Gateway, Import, Lease, Node, Port, Protocol, Reach, Service, ServiceExport,
-    ServiceKey, ServiceType, Source,
+    Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord,
+    Gateway, Import, Lease, Node, Port, Protocol, Reach, Service, ServiceExport, ServiceKey, ServiceType, Source,
 };

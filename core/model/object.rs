@@ -1,8 +1,8 @@
 //! Any object, and its identity.
 
 use super::{
-    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, Gateway, Import, Key, Kind,
-    Lease, Node, Service, ServiceExport,
+    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, Gateway, Import, Key, Kind, Lease, Node, Service,
+    ServiceExport,
 };
 use alloc::format;
 use alloc::sync::Arc;
@@ -58,16 +58,9 @@ impl Object {
             Self::Cluster(o) => (none, o.cluster.as_str().into()),
             Self::Endpoint(o) => (none, format!("{}-{}", o.cluster, o.cable_name).into()),
             Self::Candidates(o) => (none, o.cluster.as_str().into()),
-            Self::ExportRecord(o) => (
-                none,
-                format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into(),
-            ),
+            Self::ExportRecord(o) => (none, format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into()),
             Self::Import(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
         };
-        Key {
-            kind: self.kind(),
-            namespace,
-            name,
-        }
+        Key { kind: self.kind(), namespace, name }
     }
 }

@@ -94,11 +94,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::MAIN {
-            f.pad("main")
-        } else {
-            self.0.fmt(f)
-        }
+        if *self == Self::MAIN { f.pad("main") } else { self.0.fmt(f) }
     }
 }
 

@@ -116,15 +116,8 @@ impl fmt::Display for Event {
             Self::StoodDown { epoch, because } => {
                 write!(f, "stood down from epoch {epoch}: {because}")
             }
-            Self::PathChosen {
-                cluster,
-                version,
-                pair: (local, remote),
-            } => {
-                write!(
-                    f,
-                    "path to {cluster} is now {local}-{remote} (version {version})"
-                )
+            Self::PathChosen { cluster, version, pair: (local, remote) } => {
+                write!(f, "path to {cluster} is now {local}-{remote} (version {version})")
             }
             Self::PathDead { cluster, version } => {
                 write!(f, "path to {cluster} is dead (version {version})")
