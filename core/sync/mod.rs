@@ -1,1 +1,19 @@
-//! (sync)
+//! Keeping what one API shows equal to what was decided from another.
+//!
+//! ```text
+//!  watch events ──> Index ──(the role decides)──> wanted objects ──> Writer ──> compare-and-swap writes
+//!                     ^                                                │
+//!                     └────────────── the watch shows them <───────────┘
+//! ```
+//! * [`Index`] is the view: every (re)connection is a listing with mark and sweep for its source, so a lost delete shows
+//!   as absence (F2, B48); a view stays readable while it is listed anew (B68); before the first complete listing it is
+//!   not [`Index::synced`], and nothing may be concluded from an absence (F3).
+//! * [`Writer`] is level-triggered: told again and again what a key should be, it writes only when the view differs, one
+//!   write a key at a time, always compare-and-swap on the version seen (F1, F4): news that came in between makes the
+//!   write fail instead of being undone by it.
+
+mod index;
+mod writer;
+
+pub use index::Index;
+pub use writer::{BACKOFF_MAX, BACKOFF_MIN, SETTLE, Writer};

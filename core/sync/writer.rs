@@ -1,0 +1,246 @@
+//! Writes that make an API show what is wanted.
+
+use super::Index;
+use crate::base::{Instant, Rng};
+use crate::model::{Api, ApiError, Key, Object, Version, Write};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// First pause after a failed write (±20 %), doubled each time.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(500);
+/// Longest pause.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
+/// How long a done write may stay unseen by the watch before the key is judged anew.
+pub const SETTLE: Duration = Duration::from_secs(30);
+
+/// What is under way for one key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Pending {
+    /// The version that the view showed when the write was made: the write succeeds only on top of it, so as long as
+    /// the view shows this, it lags; as soon as it shows anything else, it has caught up.
+    seen: Option<Version>,
+    stage: Stage,
+    failures: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Stage {
+    InFlight {
+        request: u64,
+    },
+    Settling {
+        until: Instant,
+    },
+    Pausing {
+        until: Instant,
+    },
+    /// The pause is over.
+    Due,
+}
+
+/// See the module docs of [`crate::sync`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Writer {
+    pending: BTreeMap<(Api, Key), Pending>,
+    outbox: VecDeque<(u64, Api, Write)>,
+    next_request: u64,
+    rng: Rng,
+}
+
+impl Writer {
+    /// `seed` spreads the pauses after failures.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            pending: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            next_request: 0,
+            rng: Rng::stream(seed, "sync/writer"),
+        }
+    }
+
+    /// Says what `key` should be: this object, or gone. Costs nothing when it is so, or when a write is under way.
+    pub fn want(&mut self, api: Api, key: &Key, wanted: Option<&Object>, index: &Index) {
+        let seen = index.version(api, key);
+        let slot = (api, key.clone());
+        let mut failures = 0;
+        if let Some(pending) = self.pending.get(&slot) {
+            let lags = pending.seen.as_ref() == seen;
+            match pending.stage {
+                Stage::InFlight { .. } => return,
+                Stage::Settling { .. } | Stage::Pausing { .. } if lags => return,
+                Stage::Settling { .. } | Stage::Pausing { .. } | Stage::Due => failures = pending.failures,
+            }
+            self.pending.remove(&slot);
+        }
+        let write = match (wanted, index.get(api, key), seen) {
+            (Some(wanted), Some(shown), Some(version)) if wanted != shown => {
+                Write::Replace(wanted.clone(), version.clone())
+            }
+            (Some(wanted), None, _) => Write::Create(wanted.clone()),
+            (None, Some(_), Some(version)) => Write::Delete(key.clone(), version.clone()),
+            (Some(_), Some(_), _) | (None, _, _) => return,
+        };
+        let request = self.next_request;
+        self.next_request += 1;
+        let pending = Pending { seen: seen.cloned(), stage: Stage::InFlight { request }, failures };
+        self.pending.insert(slot, pending);
+        self.outbox.push_back((request, api, write));
+    }
+
+    /// Takes what came of a write. Gives the key, which is to be judged anew.
+    pub fn written(&mut self, request: u64, result: &Result<Version, ApiError>, now: Instant) -> Option<(Api, Key)> {
+        let (slot, pending) = self
+            .pending
+            .iter_mut()
+            .find(|(_, pending)| pending.stage == Stage::InFlight { request })
+            .map(|(slot, pending)| (slot.clone(), pending))?;
+        pending.stage = if result.is_ok() {
+            pending.failures = 0;
+            Stage::Settling { until: now + SETTLE }
+        } else {
+            let pause = BACKOFF_MAX.min(BACKOFF_MIN * 2u32.saturating_pow(pending.failures.min(8)));
+            pending.failures += 1;
+            Stage::Pausing { until: now + self.rng.jitter(pause, 20) }
+        };
+        Some(slot)
+    }
+
+    /// The next write to make.
+    pub fn poll_write(&mut self) -> Option<(u64, Api, Write)> {
+        self.outbox.pop_front()
+    }
+
+    /// When a key has to be judged anew.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.pending.values().filter_map(Pending::until).min()
+    }
+
+    /// Keys whose pause is over: say again what they should be.
+    pub fn due(&mut self, now: Instant) -> Vec<(Api, Key)> {
+        let mut due = Vec::new();
+        for (slot, pending) in &mut self.pending {
+            if pending.until().is_some_and(|until| until <= now) {
+                pending.stage = Stage::Due;
+                due.push(slot.clone());
+            }
+        }
+        due
+    }
+}
+
+impl Pending {
+    fn until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::InFlight { .. } | Stage::Due => None,
+            Stage::Settling { until } | Stage::Pausing { until } => Some(until),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{ClusterId, Epoch};
+    use crate::model::{ClusterRecord, WatchEvent};
+    use alloc::vec;
+
+    const API: Api = Api::Broker;
+
+    fn record(epoch: u64) -> Object {
+        Object::Cluster(ClusterRecord {
+            cluster: ClusterId::new("east").unwrap(),
+            pods: vec![],
+            services: vec![],
+            epoch: Epoch(epoch),
+        })
+    }
+
+    fn version(text: &str) -> Version {
+        Version(text.into())
+    }
+
+    fn shows(index: &mut Index, epoch: u64, v: &str) {
+        index.watched(API, WatchEvent::Applied(record(epoch), version(v)));
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_origin(Duration::from_secs(secs))
+    }
+
+    fn want(writer: &mut Writer, wanted: Option<&Object>, index: &Index) -> Option<(u64, Api, Write)> {
+        writer.want(API, &record(0).key(), wanted, index);
+        writer.poll_write()
+    }
+
+    #[test]
+    fn nothing_is_written_when_the_view_is_as_wanted() {
+        let (mut writer, mut index) = (Writer::new(0), Index::default());
+        assert_eq!(want(&mut writer, None, &index), None);
+        shows(&mut index, 1, "1");
+        assert_eq!(want(&mut writer, Some(&record(1)), &index), None);
+    }
+
+    #[test]
+    fn one_write_a_key_at_a_time_on_top_of_the_version_seen() {
+        let (mut writer, mut index) = (Writer::new(0), Index::default());
+        shows(&mut index, 1, "1");
+        let (request, _, write) = want(&mut writer, Some(&record(2)), &index).unwrap();
+        assert_eq!(write, Write::Replace(record(2), version("1")));
+        assert_eq!(want(&mut writer, Some(&record(3)), &index), None, "the first is still in flight");
+        assert!(writer.written(request, &Ok(version("2")), at(1)).is_some());
+        assert_eq!(want(&mut writer, Some(&record(3)), &index), None, "the view lags behind the own write");
+        shows(&mut index, 2, "2");
+        let (_, _, write) = want(&mut writer, Some(&record(3)), &index).unwrap();
+        assert_eq!(write, Write::Replace(record(3), version("2")));
+    }
+
+    #[test]
+    fn after_a_conflict_the_next_write_waits_for_what_came_in_between() {
+        let (mut writer, mut index) = (Writer::new(0), Index::default());
+        shows(&mut index, 1, "1");
+        let (request, ..) = want(&mut writer, Some(&record(2)), &index).unwrap();
+        writer.written(request, &Err(ApiError::Conflict), at(1));
+        assert_eq!(want(&mut writer, Some(&record(2)), &index), None);
+        shows(&mut index, 9, "2");
+        let (_, _, write) = want(&mut writer, Some(&record(2)), &index).unwrap();
+        assert_eq!(write, Write::Replace(record(2), version("2")));
+    }
+
+    #[test]
+    fn pauses_grow_while_an_api_is_unreachable_and_have_a_limit() {
+        let (mut writer, index) = (Writer::new(0), Index::default());
+        let (mut now, mut pauses) = (at(0), vec![]);
+        for _ in 0..7 {
+            let (request, ..) = want(&mut writer, Some(&record(1)), &index).unwrap();
+            writer.written(request, &Err(ApiError::Unreachable), now);
+            let until = writer.poll_timeout().unwrap();
+            pauses.push(until - now);
+            now = until;
+            assert_eq!(writer.due(now).len(), 1);
+            assert_eq!(writer.due(now), vec![], "a second wake-up changes nothing");
+        }
+        assert!(pauses[0] >= Duration::from_millis(400) && pauses[0] <= Duration::from_millis(600));
+        assert!(pauses[5] > Duration::from_secs(6) && pauses[6] <= Duration::from_millis(9600), "{pauses:?}");
+    }
+
+    #[test]
+    fn a_write_whose_event_never_comes_is_judged_anew() {
+        let (mut writer, index) = (Writer::new(0), Index::default());
+        let (request, ..) = want(&mut writer, Some(&record(1)), &index).unwrap();
+        writer.written(request, &Ok(version("1")), at(1));
+        assert_eq!(writer.poll_timeout(), Some(at(1) + SETTLE));
+        writer.due(at(1) + SETTLE);
+        assert!(want(&mut writer, Some(&record(1)), &index).is_some());
+    }
+
+    #[test]
+    fn a_deletion_names_the_version_seen_so_that_a_successor_survives_b03() {
+        let (mut writer, mut index) = (Writer::new(0), Index::default());
+        shows(&mut index, 1, "1");
+        let (_, _, write) = want(&mut writer, None, &index).unwrap();
+        assert_eq!(write, Write::Delete(record(1).key(), version("1")));
+    }
+}
