@@ -1,10 +1,11 @@
-//! The ground floor: time, chance, names, address ranges, and the law every machine obeys.
+//! The ground floor: time, chance, names, address ranges, a versioned store, and the law every machine obeys.
 
 mod cidr;
 pub mod hash;
 mod id;
 mod machine;
 mod rng;
+mod store;
 mod time;
 mod timers;
 
@@ -12,5 +13,6 @@ pub use cidr::{Cidr, CidrError};
 pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError};
 pub use machine::{Machine, drain};
 pub use rng::Rng;
+pub use store::{Change, Event, HistoryError, Page, Range, Revision, Snapshot, Store, StoreError, Versioned};
 pub use time::{Instant, Wall};
 pub use timers::Timers;
