@@ -1,0 +1,10 @@
+//! The simulator: plays scenarios in a world whose only source of chance is a seed.
+//!
+//! ```text
+//!              ┌── core_speed: machines driven directly, by a discrete-event loop ──┐
+//!  Scenario ───┤                                                                    ├──> Fact
+//!              └── (full speed: real shell and kube client on simulated sockets)  ──┘
+//!                         both stand on world: layout, kernels, fabric
+//! ```
+
+pub mod world;

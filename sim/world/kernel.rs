@@ -1,0 +1,113 @@
+//! One node's network: what its cluster set up, what our daemon applied on top, and the connections it tracks.
+//!
+//! The base is what a CNI in host-gateway mode leaves: an uplink, a link for the pods, and a route to each other node's
+//! pods by that node's address. The base is never ours: a daemon observes and changes only what it owns, and both
+//! together are what packets meet.
+
+use super::{HostId, Layout};
+use std::net::{IpAddr, Ipv4Addr};
+use tombolo_core::base::Cidr;
+use tombolo_core::network::{Link, LinkKind, LinkName, Network, Route, RouteId, RouteKind, Table};
+
+/// Name of a node's uplink.
+const UPLINK: &str = "eth0";
+/// Name of the link to a node's own pods.
+const PODS: &str = "cni0";
+/// MTU of both.
+const MTU: u16 = 1500;
+/// Length of a site's subnet.
+const SITE_LEN: u8 = 24;
+
+/// The network of one node.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    base: Network,
+    ours: Network,
+    whole: Network,
+    pods_link: LinkName,
+}
+
+impl Kernel {
+    /// A freshly booted node: only the base. Empty for a host that is no node.
+    #[must_use]
+    pub fn of(layout: &Layout, host: HostId) -> Self {
+        let base = base_network(layout, host);
+        Self { whole: base.clone(), base, ours: Network::default(), pods_link: LinkName(PODS.into()) }
+    }
+
+    /// Name of each node's uplink.
+    #[must_use]
+    pub fn uplink() -> LinkName {
+        LinkName(UPLINK.into())
+    }
+
+    /// Name of the link to the node's own pods.
+    #[must_use]
+    pub fn pods_link(&self) -> LinkName {
+        self.pods_link.clone()
+    }
+
+    /// What our daemon applied.
+    #[must_use]
+    pub const fn ours(&self) -> &Network {
+        &self.ours
+    }
+
+    /// All that packets meet.
+    #[must_use]
+    pub const fn whole(&self) -> &Network {
+        &self.whole
+    }
+
+    /// Puts `ours` in the place of what our daemon applied before.
+    pub fn set_ours(&mut self, ours: Network) {
+        self.whole = union(&self.base, &ours);
+        self.ours = ours;
+    }
+}
+
+fn base_network(layout: &Layout, host: HostId) -> Network {
+    let mut network = Network::default();
+    let Some((place, node)) = layout.host(host).and_then(|place| Some((place, place.node.as_ref()?))) else {
+        return network;
+    };
+    let (uplink, pods) = (Kernel::uplink(), LinkName(PODS.into()));
+    network.links.insert(uplink.clone(), Link { kind: LinkKind::Uplink, mtu: MTU });
+    network.links.insert(pods.clone(), Link { kind: LinkKind::Pods, mtu: MTU });
+    network.addresses.insert((uplink.clone(), place.address), SITE_LEN);
+    network.addresses.insert((pods.clone(), node.bridge), node.pod_range.prefix_len());
+
+    let mut route = |to: Cidr, link: &LinkName, via: Option<IpAddr>, source: IpAddr| {
+        let kind = RouteKind::Out { link: link.clone(), via };
+        network.routes.insert(RouteId { table: Table::MAIN, to }, Route { kind, source: Some(source) });
+    };
+    if let Some(site) = Cidr::holding(place.address, SITE_LEN) {
+        route(site, &uplink, None, place.address);
+    }
+    if let Some(everything) = Cidr::holding(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) {
+        let router = IpAddr::V4(Ipv4Addr::new(172, 16, place.site, 1));
+        route(everything, &uplink, Some(router), place.address);
+    }
+    route(node.pod_range, &pods, None, node.bridge);
+    for (other, theirs) in layout.nodes_of(&node.cluster).filter(|(other, _)| *other != host) {
+        let via = layout.host(other).map(|other| other.address);
+        route(theirs.pod_range, &uplink, via, place.address);
+    }
+    network
+}
+
+/// Both together; where both have an item, ours.
+fn union(base: &Network, ours: &Network) -> Network {
+    let mut whole = base.clone();
+    let Network { links, addresses, neighbours, routes, rules, translations, filters, peers, sysctls } = ours.clone();
+    whole.links.extend(links);
+    whole.addresses.extend(addresses);
+    whole.neighbours.extend(neighbours);
+    whole.routes.extend(routes);
+    whole.rules.extend(rules);
+    whole.translations.extend(translations);
+    whole.filters.extend(filters);
+    whole.peers.extend(peers);
+    whole.sysctls.extend(sysctls);
+    whole
+}
