@@ -3,6 +3,8 @@
 mod cidr;
 pub mod hash;
 mod id;
+#[cfg(any(test, feature = "laws"))]
+pub mod laws;
 mod machine;
 mod rng;
 mod store;
