@@ -8,13 +8,31 @@
 //! Verdicts and invariants read nothing but the scenario and the stream of [`Fact`]s, so all worlds are judged by one
 //! code.
 
+mod addresses;
+pub mod bounds;
+mod casting;
 mod fact;
+pub mod invariants;
+pub mod probing;
+#[cfg(test)]
+mod rehearsal;
+mod report;
+mod runner;
 mod scenario;
 mod stage;
+mod stillness;
+pub mod trace;
+mod verdict;
+mod whereabouts;
+pub mod wording;
 
 pub use fact::{ApiRef, Change, Daemon, Fact, Outcome, Place, ProbeId, What};
+pub use report::{Failure, Report, Watch};
+pub use runner::{Options, judge, run};
 pub use scenario::{
     Act, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, NodeSpec, Scenario, Side, Target, Verb,
     Watched, When, Which, Workload,
 };
 pub use stage::{Ability, ApiFault, Fault, Host, Probe, ProbeTarget, Stage, StageError};
+pub use trace::TraceHash;
+pub use verdict::{Judgement, NOT_PROBED, Verdict};

@@ -144,7 +144,8 @@ pub trait Stage {
     /// # Errors
     /// [`StageError::Broken`].
     fn advance(&mut self, until: Duration) -> Result<(), StageError>;
-    /// Carries out a fault now, and says in a few words what was done.
+    /// Carries out a fault now, and says in a few words what was done. The runner tells it as [`crate::What::Act`], the
+    /// stage does not tell it again; what follows from it (power, processes, writes) comes as the stage's own facts.
     ///
     /// # Errors
     /// See [`StageError`].

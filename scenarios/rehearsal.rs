@@ -1,0 +1,362 @@
+//! For tests: a stage that plays nothing and says what its script says, and short ways to write scenarios and facts.
+
+use crate::{
+    Ability, Act, ApiRef, Broker, Change, Cluster, Daemon, Expectation, Fact, Fault, Flow, LinkSpec, Links, NodeRef,
+    NodeSpec, Outcome, Place, Probe, ProbeId, Scenario, Stage, StageError, Target, Verb, What, When, Which, Workload,
+};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
+use tombolo_core::model::{
+    CableDriver, Candidate, Candidates, Endpoint, ExportRecord, Gateway, Import, Lease, Object, Protocol, Reach,
+    Service, ServiceKey, ServiceType, Source,
+};
+use tombolo_core::roles::Event;
+
+pub const WEB: &str = "web.shop.svc.clusterset.local";
+pub const WEB_IP: &str = "10.102.0.10";
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn cluster(name: &str) -> ClusterId {
+    ClusterId::new(name).unwrap()
+}
+
+pub fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub fn slot(number: u8) -> Slot {
+    Slot::try_from(number).unwrap()
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn web() -> ServiceKey {
+    ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() }
+}
+
+pub fn to_web() -> Target {
+    Target::Name(WEB.into(), 80, Protocol::Tcp)
+}
+
+/// As a file writes it: `west/worker`, `west/active-gateway`.
+pub fn at(text: &str) -> NodeRef {
+    let (in_cluster, which) = text.split_once('/').unwrap();
+    let which = match which {
+        "active-gateway" => Which::ActiveGateway,
+        "last-powered-off" => Which::LastPoweredOff,
+        "last-crashed" => Which::LastCrashed,
+        name => match name.strip_prefix("gateway-to-") {
+            Some(to) => Which::GatewayTo(cluster(to)),
+            None => Which::Named(node(name)),
+        },
+    };
+    NodeRef { cluster: cluster(in_cluster), which }
+}
+
+pub fn act(at: u64, verb: Verb) -> Act {
+    Act { at: secs(at), verb }
+}
+
+pub fn connects(when: When) -> Expectation {
+    Expectation::Connect { when, from: at("west/worker"), to: to_web() }
+}
+
+pub fn refused(when: When) -> Expectation {
+    Expectation::Refuse { when, from: at("west/worker"), to: to_web() }
+}
+
+pub fn outage(from: u64, to: u64, at_most: Duration) -> Expectation {
+    let during = When::During(secs(from), secs(to));
+    Expectation::Outage { during, from: at("west/worker"), to: to_web(), at_most, flow: Flow::New }
+}
+
+pub fn resolves(when: When, rcode: &str, any_of: Vec<(ClusterId, ServiceKey)>) -> Expectation {
+    Expectation::Dns { when, from: at("west/worker"), name: WEB.into(), rcode: rcode.into(), any_of }
+}
+
+/// West asks, east exports `shop/web` and is the broker.
+pub fn scenario(timeline: Vec<Act>, expect: Vec<Expectation>) -> Scenario {
+    let nodes = |names: &[&str]| {
+        let spec = |name: &&str| NodeSpec { name: node(name), gateway: name.starts_with("gw") };
+        names.iter().map(spec).collect()
+    };
+    let west = Cluster {
+        pods: "10.1.0.0/16".parse().unwrap(),
+        services: "10.101.0.0/16".parse().unwrap(),
+        nodes: nodes(&["gw-a", "gw-b", "worker"]),
+    };
+    let east = Cluster {
+        pods: "10.2.0.0/16".parse().unwrap(),
+        services: "10.102.0.0/16".parse().unwrap(),
+        nodes: nodes(&["gw-a", "worker"]),
+    };
+    Scenario {
+        name: "rehearsal".into(),
+        about: "For tests.".into(),
+        origin: Vec::new(),
+        needs: BTreeSet::new(),
+        clusters: BTreeMap::from([(cluster("west"), west), (cluster("east"), east)]),
+        broker: Broker::Member(cluster("east")),
+        cable: CableDriver::Wireguard,
+        links: Links { default: LinkSpec::default(), pairs: BTreeMap::new() },
+        workloads: vec![Workload {
+            service: web(),
+            cluster: cluster("east"),
+            pods: 2,
+            ports: vec![(80, Protocol::Tcp)],
+            exported: true,
+        }],
+        timeline,
+        expect,
+    }
+}
+
+/// A place as the trace writes it: `world`, `west api`, `west/gw-a`, `west/gw-a gateway`.
+pub fn place(text: &str) -> Place {
+    if text == "world" {
+        return Place::World;
+    }
+    if let Some(api) = text.strip_suffix(" api") {
+        return Place::Api(if api == "broker" { ApiRef::Broker } else { ApiRef::Cluster(cluster(api)) });
+    }
+    let (in_cluster, rest) = text.split_once('/').unwrap();
+    match rest.split_once(' ') {
+        None => Place::Node(cluster(in_cluster), node(rest)),
+        Some((on, name)) => {
+            let daemon = Daemon::ALL.into_iter().find(|daemon| daemon.name() == name).unwrap();
+            Place::Daemon(cluster(in_cluster), node(on), daemon)
+        }
+    }
+}
+
+pub fn fact(at: Duration, here: &str, what: What) -> Fact {
+    Fact { at, place: place(here), what }
+}
+
+pub fn elected(epoch: u64) -> What {
+    What::Told(Event::Elected(Epoch(epoch)))
+}
+
+pub fn stood_down(epoch: u64) -> What {
+    What::Told(Event::StoodDown { epoch: Epoch(epoch), because: "the API does not answer".into() })
+}
+
+pub fn path(to: &str, version: u32, local: u8, remote: u8) -> What {
+    What::Told(Event::PathChosen { cluster: cluster(to), version, pair: (slot(local), slot(remote)) })
+}
+
+pub fn wrote(by: &str, change: Change, object: Object) -> What {
+    What::Wrote { by: place(by), change, key: object.key(), object }
+}
+
+pub fn applied(steps: &[&str]) -> What {
+    What::Applied { steps: steps.iter().map(ToString::to_string).collect() }
+}
+
+pub fn candidates(of: &str, epoch: u64, nodes: &[&str]) -> Object {
+    let candidate =
+        |name: &str| Candidate { node: node(name), address: ip("192.0.2.1"), keys: Vec::new(), probe: ip("240.0.0.1") };
+    let by_slot = (1..).zip(nodes).map(|(number, name)| (slot(number), candidate(name))).collect();
+    Object::Candidates(Candidates { cluster: cluster(of), epoch: Epoch(epoch), by_slot })
+}
+
+pub fn endpoint(of: &str, on: &str, epoch: u64) -> Object {
+    Object::Endpoint(Endpoint {
+        cluster: cluster(of),
+        cable_name: format!("submariner-cable-{of}-{on}"),
+        node: node(on),
+        private_ip: ip("192.0.2.1"),
+        public_ip: None,
+        subnets: Vec::new(),
+        driver: CableDriver::Wireguard,
+        epoch: Epoch(epoch),
+    })
+}
+
+pub fn lease(holder: &str, epoch: u64, renewed: u64) -> Object {
+    Object::Lease(Lease {
+        name: "tombolo-gateway".into(),
+        holder: Some(holder.into()),
+        duration: secs(15),
+        acquired: Wall::from_unix_secs(1_700_000_000),
+        renewed: Wall::from_unix_secs(1_700_000_000 + renewed),
+        transitions: 0,
+        epoch: Epoch(epoch),
+    })
+}
+
+pub fn gateway(on: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
+    Object::Gateway(Gateway {
+        node: node(on),
+        address: ip("192.0.2.1"),
+        keys: Vec::new(),
+        active: active.map(Epoch),
+        reach: reach.iter().map(|(to, reach)| (cluster(to), *reach)).collect(),
+    })
+}
+
+pub fn web_service() -> Object {
+    Object::Service(Service {
+        key: web(),
+        service_type: ServiceType::ClusterIp,
+        cluster_ips: vec![ip(WEB_IP)],
+        ports: Vec::new(),
+        client_ip_affinity: false,
+    })
+}
+
+pub fn web_record() -> Object {
+    Object::ExportRecord(ExportRecord {
+        cluster: cluster("east"),
+        key: web(),
+        service_type: ServiceType::ClusterIp,
+        ports: Vec::new(),
+        addresses: vec![ip(WEB_IP)],
+        ready: true,
+        created: Wall::from_unix_secs(1_700_000_000),
+    })
+}
+
+pub fn web_import(sources: &[&str]) -> Object {
+    let source = Source { addresses: vec![ip(WEB_IP)], ready: true };
+    Object::Import(Import {
+        key: web(),
+        service_type: ServiceType::ClusterIp,
+        ports: BTreeSet::new(),
+        sources: sources.iter().map(|name| (cluster(name), source.clone())).collect(),
+    })
+}
+
+pub fn fetched() -> Outcome {
+    Outcome::Fetched { address: ip(WEB_IP), server: "worker".into() }
+}
+
+pub fn failed(because: &str) -> Outcome {
+    Outcome::Failed { because: because.into() }
+}
+
+pub fn resolved(rcode: &str, addresses: &[&str]) -> Outcome {
+    Outcome::Resolved { rcode: rcode.into(), addresses: addresses.iter().map(|text| ip(text)).collect() }
+}
+
+pub fn probed(stream: usize, nth: u32, began: Duration, outcome: Outcome) -> What {
+    What::Probed { id: crate::probing::probe_id(stream, nth), began, outcome }
+}
+
+/// How long an answer takes, and what it is.
+type Answer = Box<dyn Fn(Duration, &Probe) -> Option<(Duration, Outcome)>>;
+
+/// See the module.
+pub struct Rehearsal {
+    now: Duration,
+    /// What is still to happen, in order of time.
+    script: Vec<Fact>,
+    answer: Answer,
+    lacking: BTreeMap<Ability, String>,
+    pub acts: Vec<(Duration, Fault)>,
+    pub probes: Vec<(Duration, ProbeId, Probe)>,
+}
+
+impl Rehearsal {
+    /// Every probe is answered after 10 ms.
+    pub fn new(script: Vec<Fact>) -> Self {
+        Self {
+            now: Duration::ZERO,
+            script,
+            answer: Box::new(|_, _| Some((millis(10), fetched()))),
+            lacking: BTreeMap::new(),
+            acts: Vec::new(),
+            probes: Vec::new(),
+        }
+    }
+
+    /// Another way to answer; `None`: the outcome never comes.
+    pub fn answering(mut self, answer: impl Fn(Duration, &Probe) -> Option<(Duration, Outcome)> + 'static) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    /// Fetches that begin within one of these spans of milliseconds time out; others are answered after 10 ms.
+    pub fn with_outages(self, spans: &'static [(u64, u64)]) -> Self {
+        self.answering(move |at, probe| {
+            let out = spans.iter().any(|(from, to)| (millis(*from)..millis(*to)).contains(&at));
+            Some(if out { (probe.timeout, failed("no answer")) } else { (millis(10), fetched()) })
+        })
+    }
+
+    pub fn lacking(mut self, ability: Ability, why: &str) -> Self {
+        self.lacking.insert(ability, why.into());
+        self
+    }
+
+    fn add(&mut self, fact: Fact) {
+        let place = self.script.partition_point(|known| known.at <= fact.at);
+        self.script.insert(place, fact);
+    }
+}
+
+impl Stage for Rehearsal {
+    fn name(&self) -> &'static str {
+        "rehearsal"
+    }
+
+    fn lacks(&self, ability: Ability) -> Option<String> {
+        self.lacking.get(&ability).cloned()
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn advance(&mut self, until: Duration) -> Result<(), StageError> {
+        assert!(until >= self.now, "time goes one way");
+        self.now = until;
+        Ok(())
+    }
+
+    fn act(&mut self, fault: &Fault) -> Result<String, StageError> {
+        self.acts.push((self.now, fault.clone()));
+        let (here, what) = match fault {
+            Fault::PowerOff(in_cluster, on) => (Place::Node(in_cluster.clone(), on.clone()), What::Power(false)),
+            Fault::PowerOn(in_cluster, on) => (Place::Node(in_cluster.clone(), on.clone()), What::Power(true)),
+            Fault::Crash(in_cluster, on, _) => {
+                (Place::Daemon(in_cluster.clone(), on.clone(), Daemon::Gateway), What::Process(false))
+            }
+            Fault::Start(in_cluster, on, _) => {
+                (Place::Daemon(in_cluster.clone(), on.clone(), Daemon::Gateway), What::Process(true))
+            }
+            Fault::Cut { .. } | Fault::Heal { .. } | Fault::Api(..) | Fault::Export(..) | Fault::Unexport(..) => {
+                return Ok(String::new());
+            }
+        };
+        let described = format!("{here}");
+        self.add(Fact { at: self.now, place: here, what });
+        Ok(described)
+    }
+
+    fn probe(&mut self, id: ProbeId, probe: &Probe) -> Result<(), StageError> {
+        self.probes.push((self.now, id, probe.clone()));
+        if let Some((after, outcome)) = (self.answer)(self.now, probe) {
+            let here = Place::Node(probe.from.0.clone(), probe.from.1.clone());
+            let what = What::Probed { id, began: self.now, outcome };
+            self.add(Fact { at: self.now + after, place: here, what });
+        }
+        Ok(())
+    }
+
+    fn facts(&mut self) -> Vec<Fact> {
+        let until = self.script.partition_point(|fact| fact.at <= self.now);
+        self.script.drain(..until).collect()
+    }
+}

@@ -1,0 +1,272 @@
+//! The trace: one line for each fact, in fixed columns, and a running hash over all lines. Two runs with one seed print
+//! the same hash, or something in them was left to chance.
+
+use crate::wording::seconds;
+use crate::{Change, Fact, Outcome, ProbeId, What};
+use core::fmt;
+use core::time::Duration;
+use serde::{Serialize, Serializer};
+use tombolo_core::base::hash::{fnv1a, fnv1a_more};
+use tombolo_core::model::{Candidates, EndpointSlice, ExportRecord, Gateway, Import, Lease, Object, Port, Service};
+
+/// What the columns and words of a trace mean.
+pub const LEGEND: &str = "\
+time       seconds since the start of the scenario
+place      world: the scenario's own doing; <cluster>/<node>: its kernel or its power;
+           <cluster>/<node> <daemon>: one process; <cluster> api, broker api: a write that was accepted there
+what       =>  an act of the timeline           !   a daemon tells (election, path)
+           +   object or route is new           *   object has another content     -   object or route is gone
+           ?   a probe ended: p<stream>.<number>, when it began, what came of it
+";
+
+/// Hash of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TraceHash(u64);
+
+impl TraceHash {
+    /// Of no line.
+    pub const EMPTY: Self = Self(fnv1a(b""));
+
+    /// Takes one more fact in.
+    #[must_use]
+    pub fn with(self, fact: &Fact) -> Self {
+        Self(fnv1a_more(fnv1a_more(self.0, line(fact).as_bytes()), b"\n"))
+    }
+
+    /// Of all these facts.
+    #[must_use]
+    pub fn of(facts: &[Fact]) -> Self {
+        facts.iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+impl fmt::Display for TraceHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Serialize for TraceHash {
+    /// As text: JSON readers round large numbers.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The trace as text, with its legend.
+#[must_use]
+pub fn text(facts: &[Fact]) -> String {
+    let mut text = String::from(LEGEND);
+    text.push('\n');
+    for fact in facts {
+        text.push_str(&line(fact));
+        text.push('\n');
+    }
+    text
+}
+
+/// One fact as a line.
+#[must_use]
+pub fn line(fact: &Fact) -> String {
+    format!("{}  {:<24}  {}", micros(fact.at), fact.place, what(&fact.what))
+}
+
+fn micros(at: Duration) -> String {
+    format!("{:>4}.{:06}", at.as_secs(), at.subsec_micros())
+}
+
+/// What happened, in words.
+#[must_use]
+pub fn what(what: &What) -> String {
+    match what {
+        What::Act(done) => format!("=> {done}"),
+        What::Power(true) => "power is on".into(),
+        What::Power(false) => "power is off".into(),
+        What::Process(true) => "runs".into(),
+        What::Process(false) => "no longer runs".into(),
+        What::Told(event) => format!("! {event}"),
+        What::Wrote { by, change, key, object } => {
+            format!("{} {key}, by {by}: {}", sign(*change), describe(object))
+        }
+        What::Applied { steps } => steps.join(" | "),
+        What::Table { names, synced } => {
+            format!("dns table of {names} names{}", if *synced { "" } else { ", views not complete" })
+        }
+        What::Probed { id, outcome, began } => {
+            format!("? {} since {}: {}", probe(*id), seconds(*began), self::outcome(outcome))
+        }
+    }
+}
+
+/// What came of a probe, in words.
+#[must_use]
+pub fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Fetched { address, server } => format!("answer of {address} from {server}"),
+        Outcome::Resolved { rcode, addresses } => format!("{rcode} {}", list(addresses)),
+        Outcome::Failed { because } => format!("failed: {because}"),
+    }
+}
+
+fn probe(id: ProbeId) -> String {
+    format!("p{}.{}", crate::probing::stream_of_probe(id), id.0 & u64::from(u32::MAX))
+}
+
+const fn sign(change: Change) -> char {
+    match change {
+        Change::Created => '+',
+        Change::Replaced => '*',
+        Change::Deleted => '-',
+    }
+}
+
+fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items = items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>();
+    if items.is_empty() { "none".into() } else { items.join(",") }
+}
+
+/// All that an object says, on one line.
+fn describe(object: &Object) -> String {
+    match object {
+        Object::Node(o) => format!(
+            "uid {} addresses {} pods {} gateway {}",
+            o.uid,
+            list(&o.addresses),
+            list(&o.pod_ranges),
+            if o.gateway { "yes" } else { "no" }
+        ),
+        Object::Service(o) => service(o),
+        Object::EndpointSlice(o) => slice(o),
+        Object::ServiceExport(o) => format!("created {}", o.created.unix_micros()),
+        Object::Lease(o) => lease(o),
+        Object::Gateway(o) => gateway(o),
+        Object::Cluster(o) => {
+            format!("epoch {} pods {} services {}", o.epoch, list(&o.pods), list(&o.services))
+        }
+        Object::Endpoint(o) => format!(
+            "epoch {} gateway {} private {} public {} subnets {} cable {}",
+            o.epoch,
+            o.node,
+            o.private_ip,
+            list(o.public_ip),
+            list(&o.subnets),
+            o.driver
+        ),
+        Object::Candidates(o) => candidates(o),
+        Object::ExportRecord(o) => record(o),
+        Object::Import(o) => import(o),
+    }
+}
+
+fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> String {
+    list(ports.into_iter().map(|port| {
+        let name = port.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default();
+        format!("{name}{}>{}/{}", port.port, port.target, port.protocol)
+    }))
+}
+
+fn service(o: &Service) -> String {
+    let affinity = if o.client_ip_affinity { " by client" } else { "" };
+    format!("{:?} {} ports {}{affinity}", o.service_type, list(&o.cluster_ips), ports(&o.ports))
+}
+
+fn slice(o: &EndpointSlice) -> String {
+    let backends = o.backends.iter().map(|backend| {
+        let node = backend.node.as_ref().map(|node| format!("@{node}")).unwrap_or_default();
+        format!("{}{node}{}", backend.address, if backend.ready { "" } else { " unready" })
+    });
+    format!("of {}: {}", o.service, list(backends))
+}
+
+fn lease(o: &Lease) -> String {
+    format!(
+        "holder {} epoch {} transitions {} lasts {} acquired {} renewed {}",
+        o.holder.as_deref().unwrap_or("nobody"),
+        o.epoch,
+        o.transitions,
+        crate::wording::brief(o.duration),
+        o.acquired.unix_micros(),
+        o.renewed.unix_micros()
+    )
+}
+
+fn gateway(o: &Gateway) -> String {
+    let reach = o.reach.iter().map(|(cluster, reach)| format!("{cluster} {reach:?}"));
+    let active = o.active.map_or("standby".into(), |epoch| format!("active in epoch {epoch}"));
+    format!("{active} address {} keys {} reach {}", o.address, list(&o.keys), list(reach))
+}
+
+fn candidates(o: &Candidates) -> String {
+    let slots = o.by_slot.iter().map(|(slot, c)| {
+        let keys = c.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+        format!(
+            "{slot}={} at {} probe {} keys {}",
+            c.node,
+            c.address,
+            c.probe,
+            if keys.is_empty() { "none" } else { &keys }
+        )
+    });
+    format!("epoch {} {}", o.epoch, list(slots))
+}
+
+fn record(o: &ExportRecord) -> String {
+    format!(
+        "{:?} {} ports {} {} created {}",
+        o.service_type,
+        list(&o.addresses),
+        ports(&o.ports),
+        if o.ready { "ready" } else { "unready" },
+        o.created.unix_micros()
+    )
+}
+
+fn import(o: &Import) -> String {
+    let sources = o.sources.iter().map(|(cluster, source)| {
+        let addresses = source.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+        format!("{cluster}={addresses}{}", if source.ready { "" } else { " unready" })
+    });
+    format!("{:?} ports {} from {}", o.service_type, ports(&o.ports), list(sources))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{
+        applied, candidates, elected, endpoint, fact, failed, gateway, lease, millis, path, place, probed, resolved,
+        secs, stood_down, web_import, web_record, web_service, wrote,
+    };
+    use tombolo_core::model::Reach;
+
+    #[test]
+    fn a_trace_reads_in_fixed_columns() {
+        let by = "west/gw-a gateway";
+        let created = |object| wrote(by, Change::Created, object);
+        let facts = [
+            fact(secs(0), "west/gw-a", What::Power(true)),
+            fact(millis(1), by, What::Process(true)),
+            fact(millis(2), "east api", wrote("world", Change::Created, web_service())),
+            fact(millis(1_500), by, elected(1_700_000_001)),
+            fact(millis(1_501), "west api", created(lease("gw-a", 1_700_000_001, 1))),
+            fact(
+                millis(1_502),
+                "west api",
+                created(gateway("gw-a", Some(1_700_000_001), &[("east", Reach::Connected)])),
+            ),
+            fact(millis(1_503), "west api", created(endpoint("west", "gw-a", 1_700_000_001))),
+            fact(millis(1_504), "broker api", created(candidates("west", 1_700_000_001, &["gw-a", "gw-b"]))),
+            fact(millis(1_505), "broker api", wrote("east/worker discovery", Change::Created, web_record())),
+            fact(millis(1_506), "west api", wrote("west/worker discovery", Change::Replaced, web_import(&["east"]))),
+            fact(millis(1_507), "west api", wrote("west/worker discovery", Change::Deleted, web_import(&[]))),
+            fact(millis(2_000), "west/worker route-agent", path("east", 1, 1, 1)),
+            fact(millis(2_001), "west/worker", applied(&["+ route 10.2.0.0/16 dev vx-tombolo", "~ rule 7430"])),
+            fact(millis(2_002), "west/worker dns", What::Table { names: 1, synced: false }),
+            fact(secs(20), "world", What::Act("power off west/active-gateway: west/gw-a".into())),
+            fact(secs(21), "west/worker", probed(2, 17, secs(20), failed("no answer"))),
+            fact(secs(22), "west/worker", probed(3, 1, secs(22), resolved("NXDOMAIN", &[]))),
+            fact(secs(120), by, stood_down(1_700_000_001)),
+        ];
+        assert_eq!(place("broker api").to_string(), "broker api");
+        insta::assert_snapshot!(text(&facts));
+    }
+}
