@@ -12,6 +12,7 @@ mod addresses;
 pub mod bounds;
 mod casting;
 mod fact;
+pub mod format;
 pub mod invariants;
 pub mod probing;
 #[cfg(test)]
@@ -27,6 +28,7 @@ mod whereabouts;
 pub mod wording;
 
 pub use fact::{ApiRef, Change, Daemon, Fact, Outcome, Place, ProbeId, What};
+pub use format::{Errors, parse};
 pub use report::{Failure, Report, Watch};
 pub use runner::{Options, judge, run};
 pub use scenario::{

@@ -1,0 +1,168 @@
+//! `expect:`: what must hold, each entry one expectation and the time when it is judged.
+
+use super::fields::{Choice, Fields};
+use super::names::Names;
+use super::report::Report;
+use super::timeline::Before;
+use super::tree::{Node, Word};
+use super::values::{Kind, duration, no, parse_dns_name, set, value, window};
+use super::wrong::Wrong;
+use crate::{Expectation, Flow, NodeRef, Target, When};
+
+/// The expectations.
+const KINDS: Choice = Choice {
+    kind: "expectation",
+    article: "an",
+    known: &["connect", "refuse", "dns", "outage", "unchanged", "settled"],
+};
+/// The times.
+const TIMES: Choice = Choice { kind: "time", article: "a", known: &["by", "during", "always"] };
+/// Both.
+const KEYS: &[&str] = &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
+
+const RCODES: [&str; 6] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"];
+
+/// What an entry is read against.
+struct Context<'c> {
+    names: &'c Names,
+    before: &'c Before,
+}
+
+/// The expectations, in the order written.
+pub(super) fn expect(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Vec<Expectation> {
+    let context = Context { names, before };
+    let list = node.list("a list of expectations", report).unwrap_or_default();
+    list.iter().filter_map(|node| context.entry(node, report)).collect()
+}
+
+impl Context<'_> {
+    fn entry(&self, node: &Node, report: &mut Report) -> Option<Expectation> {
+        let entries = node.map("an entry: { by: 10s, connect: { … } }", report)?;
+        let strangers: Vec<&Word> =
+            entries.iter().map(|(key, _)| key).filter(|key| !KEYS.contains(&key.text.as_str())).collect();
+        for key in &strangers {
+            let wrong = Wrong::UnknownWord { kind: KINDS.kind, word: key.text.clone(), known: KEYS };
+            report.add(key.span.clone(), wrong);
+        }
+        if !strangers.is_empty() {
+            return None;
+        }
+        let time = TIMES.of(entries, &node.span, report);
+        let kind = KINDS.of(entries, &node.span, report);
+        let (kind, object) = kind?;
+        let when = time.and_then(|(time, node)| Some((time, when(time, node, report)?)));
+        match kind.text.as_str() {
+            "connect" => self.connect(object, when, report),
+            "refuse" => self.refuse(object, when, report),
+            "dns" => self.dns(object, when, report),
+            "outage" => self.outage(object, when, report),
+            "unchanged" => {
+                let what = self.names.watched(object, report);
+                let during = suits(when?, "unchanged", &["during", "always"], report)?;
+                Some(Expectation::Unchanged { during, what: what? })
+            }
+            "settled" => {
+                set(object, report)?;
+                let when = suits(when?, "settled", &["by", "during"], report)?;
+                Some(Expectation::Settled { when })
+            }
+            _ => None,
+        }
+    }
+
+    fn from(&self, fields: &Fields<'_>, report: &mut Report) -> Option<NodeRef> {
+        let node = fields.need("from", report)?;
+        let from = self.names.node(node, report)?;
+        self.before.check(node, &from, report);
+        Some(from)
+    }
+
+    fn to(&self, fields: &Fields<'_>, must_exist: bool, report: &mut Report) -> Option<Target> {
+        self.names.target(fields.need("to", report)?, must_exist, report)
+    }
+
+    fn connect(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
+        let fields = Fields::open(object, "connect", &["from", "to"], report)?;
+        let (from, to) = (self.from(&fields, report), self.to(&fields, true, report));
+        Some(Expectation::Connect { when: when?.1, from: from?, to: to? })
+    }
+
+    fn refuse(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
+        let fields = Fields::open(object, "refuse", &["from", "to"], report)?;
+        let (from, to) = (self.from(&fields, report), self.to(&fields, false, report));
+        Some(Expectation::Refuse { when: when?.1, from: from?, to: to? })
+    }
+
+    fn dns(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
+        let fields = Fields::open(object, "dns", &["from", "name", "rcode", "any_of"], report)?;
+        let from = self.from(&fields, report);
+        let name = fields.need("name", report).and_then(|node| value(node, Kind::DnsName, parse_dns_name, report));
+        let rcode = match fields.get("rcode") {
+            Some(node) => rcode(node, report),
+            None => Some("NOERROR".to_owned()),
+        };
+        let mut any_of = Vec::new();
+        if let Some(node) = fields.get("any_of") {
+            for node in node.list("a list of services: [east/shop/web]", report).unwrap_or_default() {
+                any_of.extend(self.names.service(node, report));
+            }
+            if let Some(rcode) = rcode.clone().filter(|rcode| rcode != "NOERROR" && !any_of.is_empty()) {
+                report.add(node.span.clone(), Wrong::AnswerWithCode { rcode });
+            }
+        }
+        Some(Expectation::Dns { when: when?.1, from: from?, name: name?, rcode: rcode?, any_of })
+    }
+
+    fn outage(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
+        let fields = Fields::open(object, "outage", &["from", "to", "at_most", "flow"], report)?;
+        let (from, to) = (self.from(&fields, report), self.to(&fields, true, report));
+        let at_most = fields.need("at_most", report).and_then(|node| duration(node, report));
+        let flow = fields.get("flow").map_or(Some(Flow::New), |node| value(node, Kind::Flow, parse_flow, report));
+        let during = suits(when?, "outage", &["during", "always"], report)?;
+        Some(Expectation::Outage { during, from: from?, to: to?, at_most: at_most?, flow: flow? })
+    }
+}
+
+/// A time, and the word that says it.
+type Timed<'t> = (&'t Word, When);
+
+fn when(time: &Word, node: &Node, report: &mut Report) -> Option<When> {
+    match time.text.as_str() {
+        "by" => duration(node, report).map(When::By),
+        "during" => window(node, report).map(|(from, to)| When::During(from, to)),
+        "always" => set(node, report).map(|()| When::Always),
+        _ => None,
+    }
+}
+
+/// The time, if the expectation can be judged then.
+fn suits(
+    (word, when): Timed<'_>,
+    expectation: &'static str,
+    suits: &'static [&'static str],
+    report: &mut Report,
+) -> Option<When> {
+    if suits.contains(&word.text.as_str()) {
+        return Some(when);
+    }
+    let when = match when {
+        When::By(_) => "by",
+        When::During(..) => "during",
+        When::Always => "always",
+    };
+    report.add(word.span.clone(), Wrong::WrongWhen { expectation, when, suits });
+    None
+}
+
+fn rcode(node: &Node, report: &mut Report) -> Option<String> {
+    let word = node.word(Kind::Rcode.form(), report)?;
+    if RCODES.contains(&word.text.as_str()) { Some(word.text.clone()) } else { no(word, Kind::Rcode, report) }
+}
+
+fn parse_flow(text: &str) -> Option<Flow> {
+    match text {
+        "new" => Some(Flow::New),
+        "held" => Some(Flow::Held),
+        _ => None,
+    }
+}

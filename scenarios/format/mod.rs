@@ -1,0 +1,154 @@
+//! The format of scenario files. `scenarios/README.md` tells what each word means; here it is read and checked.
+//!
+//! ```text
+//! text ─tree─> nodes with places ─clusters, timeline, expect─> Scenario
+//!                    │                      │
+//!                    └──── report <─────────┘   each mistake with its place; all are told at once
+//! ```
+//! Reading goes through a tree of our own rather than through serde: a derived reader stops at its first mistake, and
+//! it cannot say where a name stands that turns out, three sections later, to mean nothing.
+
+mod clusters;
+mod errors;
+mod expect;
+mod fields;
+mod names;
+mod nearest;
+mod report;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod tree;
+mod values;
+mod wrong;
+
+pub use errors::{Errors, Mistake};
+pub use values::Kind;
+pub use wrong::{Refused, Same, Shape, Wrong};
+
+use crate::{Ability, Expectation, Flow, LinkSpec, Links, Scenario};
+use fields::Fields;
+use names::Names;
+use report::Report;
+use std::collections::BTreeSet;
+use tombolo_core::model::CableDriver;
+use tree::Node;
+
+/// Longer names do not fit into a table.
+const NAME_CHARS_MAX: usize = 63;
+
+const KEYS: &[&str] = &[
+    "scenario",
+    "about",
+    "origin",
+    "needs",
+    "clusters",
+    "broker",
+    "cable",
+    "links",
+    "workloads",
+    "timeline",
+    "expect",
+];
+
+/// Reads a scenario file. `file_name` stands in messages only.
+///
+/// # Errors
+/// All that is wrong, each with line, column and what to do; see [`Errors`].
+pub fn parse(file_name: &str, text: &str) -> Result<Scenario, Errors> {
+    let mut report = Report::default();
+    let scenario = tree::read(text, &mut report).and_then(|root| scenario(&root, &mut report));
+    match scenario {
+        Some(scenario) if report.is_empty() => Ok(scenario),
+        _ => Err(Errors::new(file_name, text, report)),
+    }
+}
+
+fn scenario(root: &Node, report: &mut Report) -> Option<Scenario> {
+    let fields = Fields::open(root, "a scenario", KEYS, report)?;
+    let name = fields.need("scenario", report).and_then(|node| name(node, report));
+    let about = fields.need("about", report).and_then(|node| line(node, report));
+    let origin = fields.get("origin").map_or_else(Vec::new, |node| lines(node, report));
+    let needs = fields.get("needs").map_or_else(BTreeSet::new, |node| abilities(node, report));
+
+    let mut names = Names::default();
+    let clusters = fields.need("clusters", report).and_then(|node| clusters::clusters(node, &mut names, report));
+    let broker = fields.need("broker", report).and_then(|node| clusters::broker(node, &names, report));
+    names.broker.clone_from(&broker);
+    let cable = fields.get("cable").map_or(Some(CableDriver::Wireguard), |node| clusters::cable(node, report));
+    let links =
+        fields.get("links").map_or_else(|| Some(Links::default()), |node| clusters::links(node, &names, report));
+    names.services_whole = true;
+    let workloads = fields.get("workloads").map_or_else(Vec::new, |node| clusters::workloads(node, &mut names, report));
+    let (timeline, before) =
+        fields.get("timeline").map_or_else(Default::default, |node| timeline::timeline(node, &names, report));
+    let expect =
+        fields.need("expect", report).map_or_else(Vec::new, |node| expect::expect(node, &names, &before, report));
+
+    let links = links?;
+    let needs = needs.into_iter().chain(implied(&links, &expect)).collect();
+    Some(Scenario {
+        name: name?,
+        about: about?,
+        origin,
+        needs,
+        clusters: clusters?,
+        broker: broker?,
+        cable: cable?,
+        links,
+        workloads,
+        timeline,
+        expect,
+    })
+}
+
+fn name(node: &Node, report: &mut Report) -> Option<String> {
+    let name = line(node, report)?;
+    let length = name.chars().count();
+    if length > NAME_CHARS_MAX {
+        let (text, limit) = (format!("with {length} characters"), format!("{NAME_CHARS_MAX} characters"));
+        report.add(node.span.clone(), Wrong::TooMuch { what: "a scenario name", text, limit });
+        return None;
+    }
+    Some(name)
+}
+
+/// A text; line breaks in the file are spaces in it.
+fn line(node: &Node, report: &mut Report) -> Option<String> {
+    let word = node.word("a text", report)?;
+    Some(word.text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn lines(node: &Node, report: &mut Report) -> Vec<String> {
+    let list = node.list("a list of texts: [submariner#2747]", report).unwrap_or_default();
+    list.iter().filter_map(|node| line(node, report)).collect()
+}
+
+fn abilities(node: &Node, report: &mut Report) -> BTreeSet<Ability> {
+    let parse = |text: &str| match text {
+        "loss" => Some(Ability::Loss),
+        "delay" => Some(Ability::Delay),
+        "jitter" => Some(Ability::Jitter),
+        "held-flows" => Some(Ability::HeldFlows),
+        "deterministic" => Some(Ability::Deterministic),
+        _ => None,
+    };
+    let list = node.list("a list of abilities: [loss, jitter]", report).unwrap_or_default();
+    list.iter().filter_map(|node| values::value(node, Kind::Ability, parse, report)).collect()
+}
+
+/// Abilities that the rest of the file asks for, so that nobody can forget them.
+fn implied(links: &Links, expect: &[Expectation]) -> BTreeSet<Ability> {
+    let mut needs = BTreeSet::new();
+    let any = |test: fn(&LinkSpec) -> bool| test(&links.default) || links.pairs.values().any(test);
+    if any(|link| link.loss_millionths > 0) {
+        needs.insert(Ability::Loss);
+    }
+    if any(|link| !link.jitter.is_zero()) {
+        needs.insert(Ability::Jitter);
+    }
+    if expect.iter().any(|expectation| matches!(expectation, Expectation::Outage { flow: Flow::Held, .. })) {
+        needs.insert(Ability::HeldFlows);
+    }
+    needs
+}

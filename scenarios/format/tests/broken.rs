@@ -1,0 +1,111 @@
+//! What a user sees of a broken file: one snapshot for each way to break it.
+
+use super::super::parse;
+use super::{BASE, base_with};
+
+fn mistakes(text: &str) -> String {
+    parse("broken.yaml", text).expect_err("the file is broken").to_string()
+}
+
+/// One snapshot: what a user sees when `old` of the base is `new`.
+macro_rules! broken {
+    ($($name:ident: $old:expr => $new:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(mistakes(&base_with($old, $new)));
+        }
+    )*};
+}
+
+broken! {
+    an_unknown_key_names_the_nearest: "broker:" => "brokr:";
+    a_missing_key_is_named_with_an_example: "about: A file in which each section has something to break.\n" => "";
+    a_key_twice_names_the_first_line: "broker: east\n" => "broker: east\nbroker: west\n";
+    a_range_with_host_bits_says_which_was_meant: "10.101.0.0/16" => "10.101.0.7/16";
+    a_range_that_is_none_is_said: "10.101.0.0/16" => "10.101.0.0";
+    ranges_of_two_clusters_must_not_overlap: "10.102.0.0/16" => "10.1.128.0/17";
+    a_cluster_needs_a_gateway: "nodes: [gw-a*, worker]" => "nodes: [gw-a, worker]";
+    a_cluster_has_at_most_four_gateways: "nodes: [gw-a*, worker]" => "nodes: [a*, b*, c*, d*, e*]";
+    a_star_before_a_name_is_no_yaml_alias: "nodes: [gw-a*, worker]" => "nodes: [*gw-a, worker]";
+    a_node_stands_once: "[gw-a*, gw-b*, worker]" => "[gw-a*, gw-b*, gw-a]";
+    a_node_cannot_be_called_like_a_role: "[gw-a*, gw-b*, worker]" => "[gw-a*, active-gateway*, worker]";
+    a_name_has_at_most_63_characters: "worker] }\n  east" => &format!("{}] }}\n  east", "w".repeat(64));
+    a_scenario_name_is_short: "two clusters" => "two clusters and everything that happened to them on that day in May";
+    a_capital_in_a_cluster_id_is_shown: "  east: {" => "  East: {";
+    an_unknown_broker_names_the_clusters: "broker: east" => "broker: eats";
+    a_latency_needs_a_unit: "latency: 5ms" => "latency: 5";
+    a_loss_is_a_share: "loss: 1%" => "loss: 150%";
+    a_link_joins_two_clusters: "between: [west, east]" => "between: [west, west]";
+    ipsec_is_not_there_yet: "broker: east\n" => "broker: east\ncable: ipsec\n";
+    a_port_is_a_number_and_a_protocol: "80/tcp" => "80/sctp";
+    a_port_ends_at_65535: "80/tcp" => "70000/tcp";
+    a_workload_in_an_unknown_cluster: "cluster: east" => "cluster: esat";
+    an_unknown_verb_lists_the_verbs: "power_off:" => "power_of:";
+    two_verbs_in_one_entry: "power_off: west/active-gateway" => "power_off: west/gw-a, power_on: west/gw-a";
+    a_verb_outside_do: "do: { power_off: west/active-gateway }" => "power_off: west/active-gateway";
+    an_entry_without_a_verb: "{ power_off: west/active-gateway }" => "{ }";
+    an_unknown_cluster_in_a_reference: "power_off: west/active-gateway" => "power_off: wets/active-gateway";
+    an_unknown_node_in_a_reference: "power_off: west/active-gateway" => "power_off: west/gw-c";
+    a_node_without_its_cluster: "power_off: west/active-gateway" => "power_off: gw-b";
+    last_powered_off_needs_one: "power_off: west/active-gateway" => "power_off: east/gw-a";
+    a_gateway_leads_to_another_cluster: "power_off: west/active-gateway" => "power_off: west/gateway-to-west";
+    a_worker_runs_no_gateway_daemon: "power_off: west/active-gateway" => "crash: { node: west/worker, daemon: gateway }";
+    an_unknown_service_in_a_verb: "power_off: west/active-gateway" => "unexport: east/shop/wbe";
+    a_cut_has_two_sides: "power_off: west/active-gateway" => "cut: { from: west/gw-a, to: west/gw-a }";
+    a_cut_lacks_a_side: "power_off: west/active-gateway" => "cut: { from: west/gw-a, one_wy: true }";
+    an_unknown_state_of_an_api: "is: slow, by: 6s" => "is: slwo, by: 6s";
+    a_slow_api_needs_a_time: "is: slow, by: 6s" => "is: slow";
+    a_dead_api_takes_no_time: "is: slow, by: 6s" => "is: down, by: 6s";
+    a_duration_needs_a_unit: "at: 30s" => "at: 30";
+    time_goes_forward: "at: 30s" => "at: 19s";
+    an_expectation_needs_a_time: "by: 10s, connect" => "connect";
+    an_expectation_has_one_time: "by: 10s, connect" => "by: 10s, always: true, connect";
+    an_entry_without_an_expectation: "unchanged: west/active-gateway" => "unchangd: west/active-gateway";
+    a_window_ends_after_it_begins: "42s..60s" => "60s..42s";
+    a_window_has_two_dots: "42s..60s" => "42s-60s";
+    an_outage_is_watched_in_a_window: "during: 20s..60s" => "by: 60s";
+    a_probe_from_an_unknown_node: "connect: { from: west/worker" => "connect: { from: west/wroker";
+    a_probe_to_an_unknown_service: "connect: { from: west/worker, to: \"web." => "connect: { from: west/worker, to: \"wbe.";
+    a_probe_to_a_port_that_is_not_served: "clusterset.local:80\" } }\n" => "clusterset.local:81\" } }\n";
+    a_target_needs_a_port: "clusterset.local:80\" } }\n" => "clusterset.local\" } }\n";
+    something_unknown_to_watch: "unchanged: west/active-gateway" => "unchanged: west/dns";
+    a_bracket_is_missing: "ports: [80/tcp]" => "ports: [80/tcp";
+    a_tab_is_no_indentation: "  west: {" => "\twest: {";
+    a_list_where_a_mapping_belongs: "do: { power_off: west/active-gateway }" => "do: [power_off, west/active-gateway]";
+    nothing_where_something_belongs: "broker: east" => "broker:";
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let text = BASE
+        .replace("10.101.0.0/16", "10.101.0.0/33")
+        .replace("power_off: west/", "power_off: wets/")
+        .replace("at_most: 1s", "at_most: 1")
+        .replace("broker: east", "broker: north");
+    insta::assert_snapshot!(mistakes(&text));
+}
+
+#[test]
+fn a_broken_definition_is_not_told_again_at_each_reference() {
+    let text = base_with("  west: {", "  West: {");
+    assert_eq!(parse("broken.yaml", &text).unwrap_err().mistakes().len(), 1);
+}
+
+#[test]
+fn a_long_line_is_cut_around_the_place() {
+    let text = base_with("power_off: west/active-gateway", &format!("{}power_off: wets/gw-a", " ".repeat(400)));
+    insta::assert_snapshot!(mistakes(&text));
+}
+
+#[test]
+fn control_characters_do_not_reach_the_terminal() {
+    let text = base_with("broker: east", "broker: \"\u{1b}[31meast\"");
+    assert!(!mistakes(&text).contains('\u{1b}'));
+}
+
+#[test]
+fn empty_files_and_second_documents_are_refused() {
+    insta::assert_snapshot!(
+        [mistakes(""), mistakes("# nothing\n"), mistakes(&format!("{BASE}---\nmore: true\n"))].join("\n\n")
+    );
+}

@@ -1,0 +1,64 @@
+//! Whole files in; scenarios or mistakes out.
+
+mod broken;
+mod garbage;
+mod meaning;
+
+use super::parse;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file in which each section has something to break.
+const BASE: &str = "\
+scenario: two clusters
+about: A file in which each section has something to break.
+clusters:
+  west: { pods: 10.1.0.0/16, services: 10.101.0.0/16, nodes: [gw-a*, gw-b*, worker] }
+  east: { pods: 10.2.0.0/16, services: 10.102.0.0/16, nodes: [gw-a*, worker] }
+broker: east
+links: { default: { latency: 5ms }, pairs: [{ between: [west, east], latency: 20ms, loss: 1% }] }
+workloads:
+  - { service: web, namespace: shop, cluster: east, pods: 2, ports: [80/tcp], exported: true }
+timeline:
+  - { at: 20s, do: { power_off: west/active-gateway } }
+  - { at: 30s, do: { api: { of: west, is: slow, by: 6s } } }
+  - { at: 40s, do: { power_on: west/last-powered-off } }
+expect:
+  - { by: 10s, connect: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\" } }
+  - { during: 20s..60s, outage: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\", at_most: 1s } }
+  - { during: 42s..60s, unchanged: west/active-gateway }
+";
+
+/// [`BASE`] with one thing replaced.
+fn base_with(old: &str, new: &str) -> String {
+    assert_eq!(BASE.matches(old).count(), 1, "'{old}' must stand once in the base");
+    BASE.replace(old, new)
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// Name and text of each scenario file.
+fn library() -> Vec<(String, String)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    files.sort();
+    let read =
+        |path: PathBuf| (path.file_stem().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap());
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_file_of_the_library_parses_and_is_named_like_its_scenario() {
+    let library = library();
+    assert!(!library.is_empty());
+    for (name, text) in library {
+        let scenario = parse(&format!("{name}.yaml"), &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(scenario.name.replace(' ', "-"), name);
+        assert!(!scenario.expect.is_empty() && !scenario.timeline.is_empty(), "{name} tells no story");
+    }
+}

@@ -1,0 +1,354 @@
+//! Single values: durations, windows, ports, shares, names.
+
+use super::report::Report;
+use super::tree::{Node, Word};
+use super::wrong::Wrong;
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use tombolo_core::base::{Cidr, LabelError};
+use tombolo_core::model::Protocol;
+
+/// No scenario lasts longer.
+const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A kind of value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A length of time.
+    Duration,
+    /// Two moments.
+    Window,
+    /// A port with its protocol.
+    Port,
+    /// A transport protocol.
+    Protocol,
+    /// A whole number.
+    Count,
+    /// A share of packets.
+    Share,
+    /// Yes or no.
+    Flag,
+    /// The flag that can only be set.
+    Set,
+    /// A name or an address, and a port.
+    Target,
+    /// A DNS name.
+    DnsName,
+    /// A DNS response code.
+    Rcode,
+    /// How cables carry packets.
+    Cable,
+    /// A kind of flow.
+    Flow,
+    /// Something a world may lack.
+    Ability,
+    /// A daemon.
+    Daemon,
+    /// How an API behaves.
+    ApiFault,
+    /// A node.
+    Node,
+    /// One side of a cut.
+    Side,
+    /// A service in a cluster.
+    Service,
+    /// What `unchanged` watches.
+    Watched,
+}
+
+impl Kind {
+    /// How such a value is written.
+    #[must_use]
+    pub const fn form(self) -> &'static str {
+        match self {
+            Self::Duration => "a number with a unit: 500ms, 20s, 1m30s, 2h",
+            Self::Window => "two moments: 20s..60s",
+            Self::Port => "a port from 1 to 65535 and a protocol: 80/tcp or 53/udp",
+            Self::Protocol => "tcp or udp",
+            Self::Count => "a whole number",
+            Self::Share => "a share from 0% to 100%: 1% or 0.25%",
+            Self::Flag => "true or false",
+            Self::Set => "true",
+            Self::Target => {
+                "a name or an address, and a port: web.shop.svc.clusterset.local:80, 10.101.0.1:53/udp, [fd00::1]:80"
+            }
+            Self::DnsName => "a DNS name such as web.shop.svc.clusterset.local",
+            Self::Rcode => "NOERROR, NXDOMAIN, SERVFAIL, REFUSED, FORMERR or NOTIMP",
+            Self::Cable => "wireguard or vxlan",
+            Self::Flow => "new (a fresh flow for each probe) or held (one long flow)",
+            Self::Ability => "loss, delay, jitter, held-flows or deterministic",
+            Self::Daemon => "gateway, route-agent, discovery, dns or all",
+            Self::ApiFault => "healthy, slow, slow-deletes, erroring, down, restarted-empty or history-expired",
+            Self::Node => {
+                "cluster/node, cluster/active-gateway, cluster/gateway-to-<cluster>, cluster/last-powered-off or cluster/last-crashed"
+            }
+            Self::Side => "a node (west/gw-a), all nodes of a cluster (west), an API (west/api) or broker",
+            Self::Service => "cluster/namespace/name, for example east/shop/web",
+            Self::Watched => "cluster/active-gateway or cluster/path-to-<cluster>",
+        }
+    }
+
+    /// What was probably meant by `text`.
+    pub(super) fn hint(self, text: &str) -> Option<String> {
+        let number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let words: &'static [&'static str] = match self {
+            Self::Duration if number => return Some(format!("did you mean {text}s?")),
+            Self::Share if number => return Some(format!("did you mean {text}%?")),
+            Self::Window if text.contains('-') && !text.contains("..") => {
+                return Some(format!("did you mean {}?", text.replacen('-', "..", 1)));
+            }
+            Self::Target if !text.contains(':') => return Some(format!("did you mean {text}:80?")),
+            Self::Cable if text == "ipsec" => return Some("IPsec cables are not there yet".to_owned()),
+            Self::Cable => &["wireguard", "vxlan"],
+            Self::Protocol => &["tcp", "udp"],
+            Self::Port if text.ends_with("/sctp") => return Some("only tcp and udp are carried".to_owned()),
+            Self::Rcode => &["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"],
+            Self::Flow => &["new", "held"],
+            Self::Ability => &["loss", "delay", "jitter", "held-flows", "deterministic"],
+            Self::Daemon => &["gateway", "route-agent", "discovery", "dns", "all"],
+            Self::ApiFault => {
+                &["healthy", "slow", "slow-deletes", "erroring", "down", "restarted-empty", "history-expired"]
+            }
+            Self::Flag => &["true", "false"],
+            Self::Duration
+            | Self::Share
+            | Self::Window
+            | Self::Target
+            | Self::Port
+            | Self::Count
+            | Self::Set
+            | Self::DnsName
+            | Self::Node
+            | Self::Side
+            | Self::Service
+            | Self::Watched => return None,
+        };
+        super::nearest::nearest(text, words.iter().copied()).map(|word| format!("did you mean {word}?"))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Duration => "duration",
+            Self::Window => "window of time",
+            Self::Port => "port",
+            Self::Protocol => "protocol",
+            Self::Count => "number",
+            Self::Share => "share",
+            Self::Flag => "yes or no",
+            Self::Set => "value for this key",
+            Self::Target => "target",
+            Self::DnsName => "DNS name",
+            Self::Rcode => "DNS response code",
+            Self::Cable => "cable",
+            Self::Flow => "kind of flow",
+            Self::Ability => "ability",
+            Self::Daemon => "daemon",
+            Self::ApiFault => "state of an API",
+            Self::Node => "node",
+            Self::Side => "side of a cut",
+            Self::Service => "service",
+            Self::Watched => "thing to watch",
+        })
+    }
+}
+
+/// Reports that `word` is no value of this kind.
+pub(super) fn no<T>(word: &Word, kind: Kind, report: &mut Report) -> Option<T> {
+    report.add(word.span.clone(), Wrong::Value { text: word.text.clone(), kind });
+    None
+}
+
+/// The word at `node`, read by `parse`.
+pub(super) fn value<T>(node: &Node, kind: Kind, parse: fn(&str) -> Option<T>, report: &mut Report) -> Option<T> {
+    let word = node.word(kind.form(), report)?;
+    match parse(&word.text) {
+        Some(value) => Some(value),
+        None => no(word, kind, report),
+    }
+}
+
+/// A duration.
+pub(super) fn duration(node: &Node, report: &mut Report) -> Option<Duration> {
+    value(node, Kind::Duration, parse_duration, report)
+}
+
+/// `true` or `false`.
+pub(super) fn flag(node: &Node, report: &mut Report) -> Option<bool> {
+    value(node, Kind::Flag, |text| text.parse().ok(), report)
+}
+
+/// `true`, for keys whose presence says all.
+pub(super) fn set(node: &Node, report: &mut Report) -> Option<()> {
+    value(node, Kind::Set, |text| (text == "true").then_some(()), report)
+}
+
+/// A window; one that ends before it begins is reported.
+pub(super) fn window(node: &Node, report: &mut Report) -> Option<(Duration, Duration)> {
+    let parse = |text: &str| {
+        let (from, to) = text.split_once("..")?;
+        Some((parse_duration(from.trim())?, parse_duration(to.trim())?))
+    };
+    let (from, to) = value(node, Kind::Window, parse, report)?;
+    if from >= to {
+        report.add(node.span.clone(), Wrong::Backwards(from, to));
+        return None;
+    }
+    Some((from, to))
+}
+
+/// A range of addresses.
+pub(super) fn range(node: &Node, report: &mut Report) -> Option<Cidr> {
+    let word = node.word("a range such as 10.1.0.0/16", report)?;
+    match word.text.parse() {
+        Ok(range) => Some(range),
+        Err(error) => {
+            report.add(word.span.clone(), Wrong::Range { text: word.text.clone(), error });
+            None
+        }
+    }
+}
+
+/// A name of some kind, from the part of `word` between these bytes.
+pub(super) fn name<T: FromStr<Err = LabelError>>(
+    word: &Word,
+    part: (usize, usize),
+    kind: &'static str,
+    report: &mut Report,
+) -> Option<T> {
+    let text = word.text.get(part.0..part.1).unwrap_or_default();
+    match text.parse() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            report.add(word.part(part.0, part.1), Wrong::Name { text: text.to_owned(), kind, error });
+            None
+        }
+    }
+}
+
+/// Units, longest first: a duration names each at most once and in this order.
+const UNITS: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// `1m30s`, `1.5s`, `500ms`.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total_ns: u64 = 0;
+    let mut units = UNITS.iter();
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, behind) = rest.split_at(number_end);
+        let unit_end = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(unit_end);
+        let (_, unit_ns) = units.find(|(name, _)| *name == unit)?;
+        total_ns = total_ns.checked_add(decimal(number, *unit_ns)?)?;
+        rest = behind;
+    }
+    let total = Duration::from_nanos(total_ns);
+    (!text.is_empty() && total <= DURATION_MAX).then_some(total)
+}
+
+/// `number` times `one`, exact: `1.5` of 1,000 is 1,500. `None` where it is no decimal number or leaves a rest.
+fn decimal(number: &str, one: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.len() <= 15 && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let parts = whole.parse::<u128>().ok()? * scale + fraction.parse::<u128>().ok()?;
+    let product = parts.checked_mul(u128::from(one))?;
+    if product % scale != 0 {
+        return None;
+    }
+    u64::try_from(product / scale).ok()
+}
+
+/// `1%`, `0.25%`, as packets in a million.
+pub(super) fn parse_share(text: &str) -> Option<u32> {
+    let millionths = decimal(text.strip_suffix('%')?.trim_end(), 10_000)?;
+    u32::try_from(millionths).ok().filter(|millionths| *millionths <= 1_000_000)
+}
+
+/// `80/tcp`; without a protocol, TCP.
+pub(super) fn parse_port(text: &str) -> Option<(u16, Protocol)> {
+    let (port, protocol) = match text.split_once('/') {
+        Some((port, protocol)) => (port, parse_protocol(protocol)?),
+        None => (text, Protocol::Tcp),
+    };
+    let plain = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    let port = port.parse::<u16>().ok().filter(|port| plain && *port != 0)?;
+    Some((port, protocol))
+}
+
+/// `tcp` or `udp`.
+fn parse_protocol(text: &str) -> Option<Protocol> {
+    match text {
+        "tcp" => Some(Protocol::Tcp),
+        "udp" => Some(Protocol::Udp),
+        _ => None,
+    }
+}
+
+/// A DNS name, in lower case and without its final dot.
+pub(super) fn parse_dns_name(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let fine = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+    };
+    (name.len() <= 253 && name.split('.').all(fine)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_exact_and_units_go_from_long_to_short() {
+        assert_eq!(parse_duration("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1_500)));
+        assert_eq!(parse_duration("0s"), Some(Duration::ZERO));
+        assert_eq!(parse_duration("720h"), Some(DURATION_MAX));
+        for wrong in
+            ["", "20", "s", "20 s", "-1s", "1s1m", "1s1s", "1..5s", "0.5ns", "721h", "20S", "9999999999999999s"]
+        {
+            assert_eq!(parse_duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares_are_exact_and_end_at_all_packets() {
+        assert_eq!(parse_share("1%"), Some(10_000));
+        assert_eq!(parse_share("0.25%"), Some(2_500));
+        assert_eq!(parse_share("100%"), Some(1_000_000));
+        for wrong in ["1", "101%", "-1%", "%", "0.00001%"] {
+            assert_eq!(parse_share(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_are_tcp_unless_said_and_never_zero() {
+        assert_eq!(parse_port("80"), Some((80, Protocol::Tcp)));
+        assert_eq!(parse_port("53/udp"), Some((53, Protocol::Udp)));
+        for wrong in ["0/tcp", "65536", "80/sctp", "80/", "/tcp", "+80"] {
+            assert_eq!(parse_port(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_lose_their_final_dot_and_their_case() {
+        assert_eq!(parse_dns_name("Web.shop.svc.clusterset.local."), Some("web.shop.svc.clusterset.local".to_owned()));
+        for wrong in ["", ".", "a..b", "a b", "a:80"] {
+            assert_eq!(parse_dns_name(wrong), None, "{wrong}");
+        }
+    }
+}
