@@ -31,3 +31,6 @@ pub const RULE_MAIN: u32 = 32_766;
 pub const NFT_TABLE: &str = "tombolo";
 /// Our route protocol number (`ip route … proto 74`).
 pub const ROUTE_PROTOCOL: u8 = 74;
+/// Seed of the hash that picks a backend: the same on every gateway, so that a flow keeps its backend when it changes
+/// gateways ("tmbl").
+pub const HASH_SEED: u32 = 0x746d_626c;

@@ -1,0 +1,304 @@
+//! A small model of connection tracking: as much of it as decides where a packet goes.
+//!
+//! A flow has two tuples: `original`, as its first packet came, and `reply`, as its answers come. Where the two are not
+//! each other's mirror image, the flow is translated. [`forward`](super::forward) only reads the table; what it would
+//! change is handed out as [`Learned`] and written by [`Conntrack::commit`], so that one packet can be asked about
+//! without a trace.
+//!
+//! States and timeouts follow Linux' defaults (`Documentation/networking/nf_conntrack-sysctl.rst`), with the TCP states
+//! cut down to the four that matter here.
+
+use super::{Flags, Network, Packet, Translation, TranslationId, Transport};
+use crate::base::Instant;
+use crate::model::Protocol;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// One direction of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Tuple {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Source address.
+    pub source: IpAddr,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+impl Tuple {
+    /// That of a packet (its inner header).
+    #[must_use]
+    pub const fn of(packet: &Packet) -> Self {
+        let (protocol, source_port, destination_port) = match packet.transport {
+            Transport::Tcp { source, destination, .. } => (Protocol::Tcp, source, destination),
+            Transport::Udp { source, destination } => (Protocol::Udp, source, destination),
+        };
+        Self { protocol, source: packet.source, source_port, destination: packet.destination, destination_port }
+    }
+
+    /// That of an untranslated answer.
+    #[must_use]
+    pub const fn inverse(self) -> Self {
+        Self {
+            protocol: self.protocol,
+            source: self.destination,
+            source_port: self.destination_port,
+            destination: self.source,
+            destination_port: self.source_port,
+        }
+    }
+}
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = SocketAddr::new(self.source, self.source_port);
+        let destination = SocketAddr::new(self.destination, self.destination_port);
+        write!(f, "{} {source} > {destination}", self.protocol)
+    }
+}
+
+/// Which way a packet of a known flow goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Direction {
+    /// As the first packet.
+    Original,
+    /// Against it.
+    Reply,
+}
+
+/// How far a flow is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Stage {
+    /// No answer seen.
+    Opening,
+    /// Both directions seen, or picked up in the middle.
+    Open,
+    /// One side said FIN.
+    Closing,
+    /// One side said RST.
+    Closed,
+}
+
+/// A flow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Flow {
+    /// As its first packet came.
+    pub original: Tuple,
+    /// As its answers come.
+    pub reply: Tuple,
+    /// How far it is.
+    pub stage: Stage,
+    /// When it is forgotten, if nothing more comes.
+    pub expires: Instant,
+}
+
+impl Flow {
+    /// What a packet that goes `direction` leaves as.
+    #[must_use]
+    pub const fn leaves_as(&self, direction: Direction) -> Tuple {
+        match direction {
+            Direction::Original => self.reply.inverse(),
+            Direction::Reply => self.original.inverse(),
+        }
+    }
+}
+
+/// What a packet teaches connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Learned {
+    /// A flow that was not known.
+    Opened {
+        /// As its first packet came.
+        original: Tuple,
+        /// As its answers will come.
+        reply: Tuple,
+        /// It is a TCP flow that was met in the middle.
+        picked_up: bool,
+    },
+    /// One more packet of a known flow.
+    Seen {
+        /// Which flow.
+        original: Tuple,
+        /// Which way.
+        direction: Direction,
+        /// TCP flags.
+        flags: Option<Flags>,
+    },
+}
+
+/// What connection tracking says of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class<'a> {
+    /// Part of this flow.
+    Known(&'a Flow, Direction),
+    /// The first of a flow.
+    New {
+        /// It is TCP and not a SYN.
+        picked_up: bool,
+    },
+    /// It can open no flow: it passes untranslated.
+    Invalid,
+}
+
+/// The table of flows of one node.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Conntrack {
+    flows: BTreeMap<Tuple, Flow>,
+    replies: BTreeMap<Tuple, Tuple>,
+    /// No flow expires before this.
+    quiet_until: Instant,
+}
+
+impl Conntrack {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All flows, by original tuple.
+    pub fn flows(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.values()
+    }
+
+    /// The flow that `tuple` belongs to, and which way it goes.
+    #[must_use]
+    pub fn lookup(&self, tuple: &Tuple) -> Option<(&Flow, Direction)> {
+        if let Some(flow) = self.flows.get(tuple) {
+            return Some((flow, Direction::Original));
+        }
+        let original = self.replies.get(tuple)?;
+        self.flows.get(original).map(|flow| (flow, Direction::Reply))
+    }
+
+    /// Whether a flow other than that of `original` already uses `reply`.
+    #[must_use]
+    pub fn taken(&self, original: &Tuple, reply: &Tuple) -> bool {
+        self.lookup(reply).is_some_and(|(flow, _)| flow.original != *original)
+    }
+
+    /// What it says of a packet with this tuple. `loose` is `net.netfilter.nf_conntrack_tcp_loose`: whether a TCP flow
+    /// may be picked up in the middle.
+    #[must_use]
+    pub fn classify(&self, tuple: &Tuple, transport: &Transport, loose: bool) -> Class<'_> {
+        let known = self.lookup(tuple);
+        let Transport::Tcp { flags, .. } = transport else {
+            return known.map_or(Class::New { picked_up: false }, |(flow, way)| Class::Known(flow, way));
+        };
+        let opens = flags.syn && !flags.ack && !flags.rst;
+        match known {
+            // A finished flow whose ports are used again is a new flow.
+            Some((flow, _)) if opens && matches!(flow.stage, Stage::Closing | Stage::Closed) => {
+                Class::New { picked_up: false }
+            }
+            Some((flow, way)) => Class::Known(flow, way),
+            None if opens => Class::New { picked_up: false },
+            // Of all else only a plain ACK is picked up (Linux' state table: SYN-ACK, FIN and RST are invalid).
+            None if loose && flags.ack && !flags.syn && !flags.fin && !flags.rst => Class::New { picked_up: true },
+            None => Class::Invalid,
+        }
+    }
+
+    /// Writes what a packet taught.
+    pub fn commit(&mut self, learned: Learned, now: Instant) {
+        self.expire(now);
+        match learned {
+            Learned::Opened { original, reply, picked_up } => {
+                self.delete(&original);
+                self.delete(&reply);
+                let stage = if picked_up { Stage::Open } else { Stage::Opening };
+                let expires = now + timeout(original.protocol, stage);
+                self.note(expires);
+                self.replies.insert(reply, original);
+                self.flows.insert(original, Flow { original, reply, stage, expires });
+            }
+            Learned::Seen { original, direction, flags } => {
+                let Some(flow) = self.flows.get_mut(&original) else { return };
+                flow.stage = after(flow.stage, direction, flags);
+                flow.expires = now + timeout(original.protocol, flow.stage);
+                let expires = flow.expires;
+                self.note(expires);
+            }
+        }
+    }
+
+    /// Forgets every flow whose time is over. [`Self::commit`] does it too.
+    pub fn expire(&mut self, now: Instant) {
+        if now < self.quiet_until {
+            return;
+        }
+        self.retain(|flow| flow.expires > now);
+        let next = self.flows.values().map(|flow| flow.expires).min();
+        self.quiet_until = next.unwrap_or_default();
+    }
+
+    /// Deletes the flow that one direction of is `tuple`; tells whether there was one.
+    pub fn delete(&mut self, tuple: &Tuple) -> bool {
+        let original = self.replies.get(tuple).copied().unwrap_or(*tuple);
+        let Some(flow) = self.flows.remove(&original) else { return false };
+        self.replies.remove(&flow.reply);
+        true
+    }
+
+    /// UDP flows that were translated to a backend which `network` no longer has: to be deleted **after** the
+    /// translations changed, or a packet in between would bring them back. TCP flows are left to their pods.
+    #[must_use]
+    pub fn orphans(&self, network: &Network) -> Vec<Tuple> {
+        let orphaned = |flow: &&Flow| {
+            let Tuple { protocol, destination: address, destination_port: port, .. } = flow.original;
+            let backend = (flow.reply.source, flow.reply.source_port);
+            if protocol != Protocol::Udp || backend == (address, port) {
+                return false;
+            }
+            match network.translations.get(&TranslationId::Service { address, protocol, port }) {
+                Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
+                Some(Translation::KeepSource | Translation::Untracked) | None => true,
+            }
+        };
+        self.flows.values().filter(orphaned).map(|flow| flow.original).collect()
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Flow) -> bool) {
+        let replies = &mut self.replies;
+        self.flows.retain(|_, flow| {
+            let kept = keep(flow);
+            if !kept {
+                replies.remove(&flow.reply);
+            }
+            kept
+        });
+    }
+
+    fn note(&mut self, expires: Instant) {
+        if self.flows.is_empty() || expires < self.quiet_until {
+            self.quiet_until = expires;
+        }
+    }
+}
+
+const fn after(stage: Stage, direction: Direction, flags: Option<Flags>) -> Stage {
+    match (flags, stage, direction) {
+        (Some(Flags { rst: true, .. }), _, _) | (_, Stage::Closed, _) => Stage::Closed,
+        (Some(Flags { fin: true, .. }), _, _) | (_, Stage::Closing, _) => Stage::Closing,
+        (_, Stage::Open, _) | (_, Stage::Opening, Direction::Reply) => Stage::Open,
+        (_, Stage::Opening, Direction::Original) => Stage::Opening,
+    }
+}
+
+const fn timeout(protocol: Protocol, stage: Stage) -> Duration {
+    Duration::from_secs(match (protocol, stage) {
+        (Protocol::Tcp, Stage::Open) => 5 * 24 * 3600,
+        (Protocol::Tcp, Stage::Closed) => 10,
+        (Protocol::Udp, Stage::Opening) => 30,
+        (Protocol::Tcp, Stage::Opening | Stage::Closing)
+        | (Protocol::Udp, Stage::Open | Stage::Closing | Stage::Closed) => 120,
+    })
+}

@@ -1,0 +1,3 @@
+//! Tests of the network model, one behaviour each.
+
+mod laws;
