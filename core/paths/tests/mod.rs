@@ -6,4 +6,5 @@
 //! | `examples` | the worked examples of `spec/failover.md` 7 |
 
 mod examples;
+#[allow(dead_code, reason = "scripts to come use the rest")]
 mod world;

@@ -5,7 +5,7 @@
 
 use crate::base::{ClusterId, Instant, Machine, NodeName, Rng, Slot};
 use crate::paths::rules::Rules;
-use crate::paths::{Config, Input, Me, Neighbour, Output, Paths, Way};
+use crate::paths::{Choice, Config, Input, Me, Neighbour, Output, Paths, Way};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -100,8 +100,8 @@ pub(super) struct World {
     sent: u64,
     now: u64,
     rng: Rng,
-    /// Version, ends and life of each running node's choice towards each cluster.
-    beliefs: BTreeMap<(Id, usize), Option<(u32, Slot, Slot, bool)>>,
+    /// Each running node's choice towards each cluster.
+    beliefs: BTreeMap<(Id, usize), Option<Choice>>,
     /// When somebody last changed its choice of path between these clusters.
     changed_at: BTreeMap<(usize, usize), u64>,
     /// Steps taken by all machines.
@@ -292,9 +292,8 @@ impl World {
         for (cluster, way) in ways {
             let other = usize::from(cluster.as_str().as_bytes()[0] - b'a');
             let before = self.beliefs.get(&(id, other)).copied();
-            let now = way.choice.map(|choice| (choice.version, choice.local, choice.remote, choice.alive));
-            if before != Some(now) {
-                self.beliefs.insert((id, other), now);
+            if before != Some(way.choice) {
+                self.beliefs.insert((id, other), way.choice);
                 self.changed_at.insert((mine.min(other), mine.max(other)), self.now);
             }
         }
