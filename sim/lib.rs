@@ -7,4 +7,5 @@
 //!                         both stand on world: layout, kernels, fabric
 //! ```
 
+pub mod core_speed;
 pub mod world;

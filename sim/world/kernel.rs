@@ -5,9 +5,13 @@
 //! together are what packets meet.
 
 use super::{HostId, Layout};
+use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr};
-use tombolo_core::base::Cidr;
-use tombolo_core::network::{Link, LinkKind, LinkName, Network, Route, RouteId, RouteKind, Table};
+use tombolo_core::base::{Cidr, Instant, Rng};
+use tombolo_core::network::{
+    Arrival, Conntrack, Link, LinkKind, LinkName, Network, Outcome, Packet, Route, RouteId, RouteKind, Table, Verdict,
+    forward,
+};
 
 /// Name of a node's uplink.
 const UPLINK: &str = "eth0";
@@ -15,6 +19,8 @@ const UPLINK: &str = "eth0";
 const PODS: &str = "cni0";
 /// MTU of both.
 const MTU: u16 = 1500;
+/// How often a free source port is drawn before the lowest is taken.
+const DRAWS: usize = 16;
 /// Length of a site's subnet.
 const SITE_LEN: u8 = 24;
 
@@ -24,6 +30,7 @@ pub struct Kernel {
     base: Network,
     ours: Network,
     whole: Network,
+    conntrack: Conntrack,
     pods_link: LinkName,
 }
 
@@ -32,7 +39,13 @@ impl Kernel {
     #[must_use]
     pub fn of(layout: &Layout, host: HostId) -> Self {
         let base = base_network(layout, host);
-        Self { whole: base.clone(), base, ours: Network::default(), pods_link: LinkName(PODS.into()) }
+        Self {
+            whole: base.clone(),
+            base,
+            ours: Network::default(),
+            conntrack: Conntrack::new(),
+            pods_link: LinkName(PODS.into()),
+        }
     }
 
     /// Name of each node's uplink.
@@ -59,10 +72,40 @@ impl Kernel {
         &self.whole
     }
 
-    /// Puts `ours` in the place of what our daemon applied before.
+    /// Puts `ours` in the place of what our daemon applied before. Flows to backends that are gone are forgotten, as the
+    /// hand does after it changed the translations.
     pub fn set_ours(&mut self, ours: Network) {
         self.whole = union(&self.base, &ours);
         self.ours = ours;
+        for flow in self.conntrack.orphans(&self.whole) {
+            self.conntrack.delete(&flow);
+        }
+    }
+
+    /// What becomes of a packet: one of the things that may, by chance; connection tracking learns of it.
+    pub fn handle(&mut self, now: Duration, arrival: &Arrival, packet: &Packet, chance: &mut Rng) -> Verdict {
+        let mut outcomes = forward(&self.whole, &self.conntrack, arrival, packet);
+        let count = u64::try_from(outcomes.len()).unwrap_or(u64::MAX);
+        let pick = if count > 1 { usize::try_from(chance.below(count)).unwrap_or(0) } else { 0 };
+        if pick >= outcomes.len() {
+            return Verdict::Drop { because: "the model of this node gave no outcome".into() };
+        }
+        let outcome = self.draw(outcomes.swap_remove(pick), chance);
+        if let Some(learned) = outcome.learned {
+            self.conntrack.commit(learned, Instant::from_origin(now));
+        }
+        outcome.verdict
+    }
+
+    /// Draws the source port, where the kernel does.
+    fn draw(&self, outcome: Outcome, chance: &mut Rng) -> Outcome {
+        let Some(range) = outcome.drawn.clone() else { return outcome };
+        let width = u64::from(range.end().saturating_sub(*range.start())) + 1;
+        let drawn = (0..DRAWS).find_map(|_| {
+            let port = range.start().saturating_add(u16::try_from(chance.below(width)).unwrap_or(0));
+            outcome.with_source_port(port, &self.conntrack)
+        });
+        drawn.unwrap_or(outcome)
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a cluster's API holds without us: its nodes, its services with their backends, and the exports that the
 //! scenario starts with.
 
-use super::{Layout, ServiceLayout};
-use std::net::IpAddr;
+use super::{HostId, Layout, ServiceLayout};
 use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::model::{
     Backend, EndpointSlice, Node, Object, Port, Service, ServiceExport, ServiceKey, ServiceType,
@@ -53,13 +52,13 @@ impl Layout {
         }
     }
 
-    /// The backends of `service`; `ready` says which are, by address.
+    /// The backends of `service`; `ready` says of which nodes the pods are.
     #[must_use]
-    pub fn slice(&self, service: &ServiceLayout, ready: impl Fn(IpAddr) -> bool) -> EndpointSlice {
+    pub fn slice(&self, service: &ServiceLayout, ready: impl Fn(HostId) -> bool) -> EndpointSlice {
         let backends = service.pods.iter().map(|pod| Backend {
             address: pod.address,
             node: self.host(pod.node).and_then(|host| host.node.as_ref()).map(|node| node.name.clone()),
-            ready: ready(pod.address),
+            ready: ready(pod.node),
         });
         EndpointSlice {
             namespace: service.key.namespace.clone(),
@@ -98,7 +97,7 @@ mod tests {
     fn a_backend_names_its_node_and_whether_it_is_ready() {
         let layout = Layout::of(&fixtures::two_clusters()).unwrap();
         let service = &layout.services()[0];
-        let slice = layout.slice(service, |address| address != service.pods[1].address);
+        let slice = layout.slice(service, |node| node != service.pods[1].node);
         let told: Vec<(&str, bool)> =
             slice.backends.iter().map(|b| (b.node.as_ref().unwrap().as_str(), b.ready)).collect();
         assert_eq!(told, [("worker", true), ("gw-a", false), ("worker", true)]);
