@@ -11,9 +11,11 @@
 mod addresses;
 pub mod bounds;
 mod casting;
+mod exports;
 mod fact;
 pub mod format;
 pub mod invariants;
+mod mirror;
 pub mod probing;
 #[cfg(test)]
 mod rehearsal;
@@ -21,8 +23,10 @@ mod report;
 mod runner;
 mod scenario;
 mod stage;
+mod steps;
 mod stillness;
 pub mod trace;
+mod trouble;
 mod verdict;
 mod whereabouts;
 pub mod wording;

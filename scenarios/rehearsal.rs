@@ -360,3 +360,9 @@ impl Stage for Rehearsal {
         self.script.drain(..until).collect()
     }
 }
+
+/// What an invariant says to these facts.
+pub fn broken(invariant: &mut dyn crate::invariants::Invariant, facts: &[Fact], ended: Duration) -> Vec<String> {
+    let violations = crate::invariants::watch_all(invariant, facts, ended);
+    violations.into_iter().map(|violation| violation.text).collect()
+}

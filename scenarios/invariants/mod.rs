@@ -4,6 +4,14 @@
 //! An invariant reads the scenario and the stream of facts, nothing else. What it takes from the scenario is what nobody
 //! under test can get wrong: which service is exported when, and which faults are in force.
 
+mod converges;
+mod cut_is_not_dead;
+mod dns_never_lies;
+mod no_early_sweep;
+mod no_flap;
+mod no_lost_delete;
+mod one_announcer;
+
 use crate::report::as_millis;
 use crate::{Fact, Scenario};
 use core::time::Duration;
@@ -33,10 +41,18 @@ pub trait Invariant {
     fn end(&mut self, ended: Duration) -> Vec<Violation>;
 }
 
-/// All of them.
+/// All of them, for this scenario.
 #[must_use]
-pub fn all(_scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
-    Vec::new()
+pub fn all(scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(one_announcer::OneAnnouncer::default()),
+        Box::new(cut_is_not_dead::CutIsNotDead::of(scenario)),
+        Box::new(no_lost_delete::NoLostDelete::of(scenario)),
+        Box::new(no_early_sweep::NoEarlySweep::of(scenario)),
+        Box::new(dns_never_lies::DnsNeverLies::of(scenario)),
+        Box::new(no_flap::NoFlap::of(scenario)),
+        Box::new(converges::Converges::of(scenario)),
+    ]
 }
 
 /// All violations in these facts.
@@ -45,3 +61,6 @@ pub fn watch_all(invariant: &mut dyn Invariant, facts: &[Fact], ended: Duration)
     violations.extend(invariant.end(ended));
     violations
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! **Converges.** When all faults have ended and nothing was done for the bound, every probe that should pass passes,
+//! until the end, whatever the order of events was.
+//!
+//! Watched are the flows that an expectation wants to connect and none wants refused, towards a service that is exported.
+//! Held flows are not: whether one outlives a gateway depends on its kind (`spec/data-plane.md` 5).
+
+use super::{Invariant, Violation};
+use crate::bounds::CONVERGED_WITHIN;
+use crate::exports::Exports;
+use crate::probing::{Stream, stream_of, stream_of_probe, streams};
+use crate::trouble::Trouble;
+use crate::verdict::NOT_PROBED;
+use crate::wording::{self, named_by, seconds};
+use crate::{Expectation, Fact, Outcome, Scenario, Verb, What, Workload};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+const NAME: &str = "Converges";
+
+/// See the module.
+pub(super) struct Converges {
+    workloads: Vec<Workload>,
+    streams: Vec<Stream>,
+    /// Places of the streams that are watched.
+    watched: BTreeSet<usize>,
+    trouble: Trouble,
+    exports: Exports,
+    exports_end: bool,
+    /// Streams whose last probe failed: a run of failures is one violation.
+    failing: BTreeSet<usize>,
+}
+
+impl Converges {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let streams = streams(scenario);
+        let mut watched = BTreeSet::new();
+        let mut refused = BTreeSet::new();
+        for expectation in &scenario.expect {
+            let Some(stream) = stream_of(&streams, expectation) else { continue };
+            match expectation {
+                Expectation::Connect { .. } | Expectation::Outage { .. } => drop(watched.insert(stream)),
+                Expectation::Refuse { .. } => drop(refused.insert(stream)),
+                Expectation::Dns { .. } | Expectation::Unchanged { .. } | Expectation::Settled { .. } => {}
+            }
+        }
+        watched.retain(|index| !refused.contains(index) && streams.get(*index).is_some_and(|stream| !stream.held));
+        Self {
+            workloads: scenario.workloads.clone(),
+            streams,
+            watched,
+            trouble: Trouble::of(scenario),
+            exports: Exports::of(scenario),
+            exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..))),
+            failing: BTreeSet::new(),
+        }
+    }
+
+    /// Whether what the stream aims at is there.
+    fn reachable(&self, stream: &Stream, at: Duration) -> bool {
+        let Some(name) = stream.name() else { return !self.exports_end };
+        let Some((key, of)) = named_by(name, &self.workloads) else { return false };
+        self.exports
+            .exporters(&key)
+            .filter(|cluster| of.as_ref().is_none_or(|of| of == *cluster))
+            .any(|cluster| self.exports.firmly(cluster, &key, at))
+    }
+}
+
+impl Invariant for Converges {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F1 F2: submariner#1544 (B03), antrea#3593 (B09), lighthouse#685 (B41), submariner#346 (B22)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
+        let What::Probed { id, began, outcome } = &fact.what else { return None };
+        let index = stream_of_probe(*id);
+        let stream = self.streams.get(index).filter(|_| self.watched.contains(&index))?;
+        let because = match outcome {
+            Outcome::Failed { because } if !because.starts_with(NOT_PROBED) => because,
+            Outcome::Failed { .. } => return None,
+            Outcome::Fetched { .. } | Outcome::Resolved { .. } => {
+                self.failing.remove(&index);
+                return None;
+            }
+        };
+        let due = CONVERGED_WITHIN + fact.at.saturating_sub(*began);
+        if self.trouble.calm_for(fact.at) < due || !self.reachable(stream, *began) || self.failing.contains(&index) {
+            return None;
+        }
+        let (from, to) = (wording::node(&stream.from), wording::probe(&stream.to));
+        let text = format!("{from} did not reach {to} at {}, long after the last fault: {because}", seconds(*began));
+        self.failing.insert(index);
+        Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{
+        act, at, broken, cluster, connects, fact, failed, fetched, probed, refused, scenario, secs, web,
+    };
+    use crate::{Act, When};
+
+    fn watch(timeline: Vec<Act>, expect: Vec<Expectation>, facts: &[Fact]) -> Vec<String> {
+        broken(&mut Converges::of(&scenario(timeline, expect)), facts, secs(60))
+    }
+
+    fn tried(at: u64, outcome: Outcome) -> Fact {
+        fact(secs(at), "west/worker", probed(0, u32::try_from(at).unwrap(), secs(at), outcome))
+    }
+
+    fn power(at: u64, on: bool) -> Fact {
+        fact(secs(at), "west/gw-a", What::Power(on))
+    }
+
+    fn repaired() -> Vec<Act> {
+        vec![act(20, Verb::PowerOff(at("west/gw-a"))), act(30, Verb::PowerOn(at("west/gw-a")))]
+    }
+
+    #[test]
+    fn what_fails_while_a_fault_is_in_force_or_just_over_is_forgiven() {
+        let facts = [
+            tried(19, fetched()),
+            power(20, false),
+            tried(29, failed("no answer")),
+            power(30, true),
+            tried(39, failed("no answer")),
+            tried(41, fetched()),
+        ];
+        assert_eq!(watch(repaired(), vec![connects(When::By(secs(10)))], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_probe_that_fails_long_after_the_last_fault_is_caught_once() {
+        let facts = [
+            power(20, false),
+            power(30, true),
+            tried(41, failed("no answer")),
+            tried(42, failed("no answer")),
+            tried(43, fetched()),
+        ];
+        assert_eq!(
+            watch(repaired(), vec![connects(When::By(secs(10)))], &facts),
+            [
+                "west/worker did not reach web.shop.svc.clusterset.local:80 at 41.000s, long after the last fault: no answer"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_fault_that_stays_forgives() {
+        let facts = [power(20, false), tried(50, failed("no answer"))];
+        let power_off = vec![act(20, Verb::PowerOff(at("west/gw-a")))];
+        assert_eq!(watch(power_off, vec![connects(When::By(secs(10)))], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_flow_that_should_be_refused_or_whose_service_is_gone_may_fail() {
+        let facts = [tried(50, failed("no such name"))];
+        assert_eq!(watch(vec![], vec![refused(When::By(secs(10)))], &facts), [""; 0]);
+        let unexport = vec![act(20, Verb::Unexport(cluster("east"), web()))];
+        assert_eq!(watch(unexport, vec![connects(When::By(secs(10)))], &facts), [""; 0]);
+        assert_eq!(watch(vec![], vec![connects(When::By(secs(10)))], &facts).len(), 1);
+    }
+}

@@ -1,0 +1,242 @@
+//! **Cut is not dead.** While an API or the broker is slow, faulty, down or cut off, nothing is withdrawn: no import is
+//! deleted or loses an exporter that still exports, no DNS server forgets a name, and no node loses its route to a remote
+//! cluster. Only evidence on the data path hides an address.
+//!
+//! Imports and names are watched whatever else is broken, since nothing but an end of the export takes them away. Routes
+//! are watched only while nothing but APIs is in trouble: a node or a path that fails moves them for good reason.
+
+use super::{Invariant, Violation};
+use crate::bounds::CONVERGED_WITHIN;
+use crate::exports::Exports;
+use crate::mirror::Mirror;
+use crate::steps::{RouteStep, route_step};
+use crate::trouble::Trouble;
+use crate::{Change, Fact, Place, Scenario, What};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use tombolo_core::base::{Cidr, ClusterId, NodeName};
+use tombolo_core::model::Object;
+
+const NAME: &str = "Cut is not dead";
+
+/// See the module.
+pub(super) struct CutIsNotDead {
+    trouble: Trouble,
+    exports: Exports,
+    mirror: Mirror,
+    /// Pod and service ranges.
+    ranges: BTreeMap<ClusterId, [Cidr; 2]>,
+    /// Names that the DNS server of a node knew, since it has all views.
+    names: BTreeMap<(ClusterId, NodeName), usize>,
+}
+
+impl CutIsNotDead {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let ranges = scenario.clusters.iter().map(|(id, cluster)| (id.clone(), [cluster.pods, cluster.services]));
+        Self {
+            trouble: Trouble::of(scenario),
+            exports: Exports::of(scenario),
+            mirror: Mirror::of(scenario),
+            ranges: ranges.collect(),
+            names: BTreeMap::new(),
+        }
+    }
+}
+
+impl Invariant for CutIsNotDead {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F3 F9: submariner#2747 (B01), cilium#23823 (B51), karmada#3546 (B45)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
+        let before = self.mirror.watch(fact);
+        let names_before = self.note_names(fact);
+        let within = CONVERGED_WITHIN;
+        if !self.trouble.apis_lately(fact.at, within) || self.trouble.emptied_lately(fact.at, within) {
+            return None;
+        }
+        let text = match (&fact.what, &fact.place) {
+            (What::Wrote { change, object, .. }, _) => self.import_withdrawn(*change, before.as_ref(), object, fact.at),
+            (What::Table { names, .. }, _) => self.names_forgotten(names_before?, *names, fact.at),
+            (What::Applied { steps }, Place::Node(cluster, _)) if !self.trouble.beyond_apis_lately(fact.at, within) => {
+                self.routes_removed(cluster, steps)
+            }
+            _ => None,
+        };
+        let text = format!("{}: {}, while an API was in trouble", fact.place, text?);
+        Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl CutIsNotDead {
+    /// How many names the DNS server knew before this fact, if it was complete.
+    fn note_names(&mut self, fact: &Fact) -> Option<usize> {
+        match (&fact.what, &fact.place) {
+            (What::Table { names, synced }, Place::Daemon(cluster, node, _)) => {
+                let at = (cluster.clone(), node.clone());
+                if *synced { self.names.insert(at, *names) } else { self.names.get(&at).copied() }
+            }
+            (What::Process(_), Place::Daemon(cluster, node, crate::Daemon::Dns))
+            | (What::Power(_), Place::Node(cluster, node)) => {
+                self.names.remove(&(cluster.clone(), node.clone()));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn import_withdrawn(&self, change: Change, before: Option<&Object>, now: &Object, at: Duration) -> Option<String> {
+        let Object::Import(now) = now else { return None };
+        match change {
+            Change::Created => None,
+            Change::Deleted => {
+                let exporter = self.exports.exporters(&now.key).find(|c| self.exports.firmly(c, &now.key, at))?;
+                Some(format!("the import of {} was deleted, though {exporter} exports it", now.key))
+            }
+            Change::Replaced => {
+                let Some(Object::Import(before)) = before else { return None };
+                let mut lost = before.sources.keys().filter(|c| !now.sources.contains_key(*c));
+                let exporter = lost.find(|c| self.exports.firmly(c, &now.key, at))?;
+                Some(format!("the import of {} lost {exporter}, which exports it", now.key))
+            }
+        }
+    }
+
+    fn names_forgotten(&self, before: usize, now: usize, at: Duration) -> Option<String> {
+        // An export that ended takes its name along, whenever the news gets through.
+        let ended = self.exports.ended(at).len();
+        (now + ended < before).then(|| format!("the DNS table shrank from {before} names to {now}"))
+    }
+
+    fn routes_removed(&self, own: &ClusterId, steps: &[String]) -> Option<String> {
+        let steps = steps.iter().filter_map(|step| route_step(step)).collect::<Vec<_>>();
+        let kept = steps.iter().filter(|step| step.leads_there()).map(RouteStep::id).collect::<BTreeSet<_>>();
+        let lost =
+            steps.iter().find(|step| !step.leads_there() && !kept.contains(&step.id()) && self.remote(own, step.to));
+        lost.map(|step| format!("the route to {} in table {} was withdrawn", step.to, step.table))
+    }
+
+    fn remote(&self, own: &ClusterId, to: Cidr) -> bool {
+        self.ranges.iter().any(|(cluster, ranges)| cluster != own && ranges.iter().any(|range| range.covers(&to)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{act, applied, broken, cluster, fact, scenario, secs, web, web_import, wrote};
+    use crate::{Act, ApiFault, ApiRef, Side, Verb};
+
+    const DISCOVERY: &str = "west/worker discovery";
+    const ROUTE: &str = "route 10.2.0.0/16 via inet6 fd74::4 dev vx-tombolo table 7403";
+
+    fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
+        broken(&mut CutIsNotDead::of(&scenario(timeline, vec![])), facts, secs(60))
+    }
+
+    fn broker_down() -> Vec<Act> {
+        vec![act(20, Verb::Api(ApiRef::Broker, ApiFault::Down)), act(40, Verb::Api(ApiRef::Broker, ApiFault::Healthy))]
+    }
+
+    fn before() -> Vec<Fact> {
+        vec![
+            fact(secs(1), "west api", wrote(DISCOVERY, Change::Created, web_import(&["east"]))),
+            fact(secs(2), "west/worker dns", What::Table { names: 1, synced: true }),
+            fact(secs(3), "west/worker", applied(&[&format!("+ {ROUTE}  because east is reached through west/gw-a")])),
+        ]
+    }
+
+    #[test]
+    fn moving_a_route_or_changing_an_import_withdraws_nothing() {
+        let mut facts = before();
+        facts.push(fact(secs(30), "west/worker", applied(&[&format!("- {ROUTE}"), &format!("+ {ROUTE}")])));
+        facts.push(fact(secs(31), "west/worker", applied(&[&format!("~ {ROUTE}")])));
+        facts.push(fact(secs(32), "west api", wrote(DISCOVERY, Change::Replaced, web_import(&["east", "north"]))));
+        facts.push(fact(secs(33), "west/worker dns", What::Table { names: 2, synced: true }));
+        // A route of its own cluster is not a route to a remote one.
+        facts.push(fact(secs(34), "west/worker", applied(&["- route 10.1.3.0/24 dev vx-tombolo table 7402"])));
+        assert_eq!(watch(broker_down(), &facts), [""; 0]);
+    }
+
+    #[test]
+    fn an_import_deleted_while_the_broker_is_down_is_caught() {
+        let mut facts = before();
+        facts.push(fact(secs(30), "west api", wrote(DISCOVERY, Change::Deleted, web_import(&["east"]))));
+        assert_eq!(
+            watch(broker_down(), &facts),
+            ["west api: the import of shop/web was deleted, though east exports it, while an API was in trouble"]
+        );
+    }
+
+    #[test]
+    fn an_import_that_loses_an_exporter_when_the_broker_is_back_is_caught() {
+        let mut facts = before();
+        facts.push(fact(secs(41), "west api", wrote(DISCOVERY, Change::Replaced, web_import(&[]))));
+        assert_eq!(
+            watch(broker_down(), &facts),
+            ["west api: the import of shop/web lost east, which exports it, while an API was in trouble"]
+        );
+    }
+
+    #[test]
+    fn a_name_that_the_dns_forgets_while_its_api_is_cut_off_is_caught() {
+        let sides = || (Side::Cluster(cluster("west")), Side::Api(ApiRef::Cluster(cluster("west"))));
+        let cut = act(20, Verb::Cut { from: sides().0, to: sides().1, one_way: true });
+        let mut facts = before();
+        facts.push(fact(secs(30), "west/worker dns", What::Table { names: 0, synced: false }));
+        assert_eq!(
+            watch(vec![cut], &facts),
+            ["west/worker dns: the DNS table shrank from 1 names to 0, while an API was in trouble"]
+        );
+    }
+
+    #[test]
+    fn a_dns_server_that_starts_has_forgotten_nothing() {
+        let mut facts = before();
+        facts.push(fact(secs(29), "west/worker dns", What::Process(false)));
+        facts.push(fact(secs(30), "west/worker dns", What::Process(true)));
+        facts.push(fact(secs(30), "west/worker dns", What::Table { names: 0, synced: false }));
+        assert_eq!(watch(broker_down(), &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_route_withdrawn_while_the_api_is_slow_is_caught() {
+        let slow = act(20, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Slow(secs(6))));
+        let mut facts = before();
+        facts.push(fact(secs(30), "west/worker", applied(&[&format!("- {ROUTE}"), "+ rule 7430 lookup 7403"])));
+        assert_eq!(
+            watch(vec![slow.clone()], &facts),
+            ["west/worker: the route to 10.2.0.0/16 in table 7403 was withdrawn, while an API was in trouble"]
+        );
+        let mut facts = before();
+        facts.push(fact(secs(30), "west/worker", applied(&["~ blackhole 10.2.0.0/16 table 7403"])));
+        assert_eq!(watch(vec![slow], &facts).len(), 1);
+    }
+
+    #[test]
+    fn routes_may_move_where_more_than_an_api_failed() {
+        let mut facts = before();
+        facts.push(fact(secs(25), "west/gw-a", What::Power(false)));
+        facts.push(fact(secs(26), "west/worker", applied(&[&format!("- {ROUTE}")])));
+        assert_eq!(watch(broker_down(), &facts), [""; 0]);
+    }
+
+    #[test]
+    fn an_export_that_ends_meanwhile_takes_import_and_name_along() {
+        let mut timeline = broker_down();
+        timeline.insert(1, act(30, Verb::Unexport(cluster("east"), web())));
+        let mut facts = before();
+        facts.push(fact(secs(41), "west api", wrote(DISCOVERY, Change::Deleted, web_import(&["east"]))));
+        facts.push(fact(secs(41), "west/worker dns", What::Table { names: 0, synced: true }));
+        assert_eq!(watch(timeline, &facts), [""; 0]);
+    }
+}

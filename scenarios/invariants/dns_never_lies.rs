@@ -1,0 +1,326 @@
+//! **DNS never lies.** An answer holds only addresses of clusters that export the service, or did so until less than the
+//! bound ago; addresses of a cluster whose data path is lost leave the answers within theirs; and a name that is exported
+//! and known is never denied. SERVFAIL before the first complete view is honest, and so is an answer without addresses.
+
+use super::{Invariant, Violation};
+use crate::addresses::AddressBook;
+use crate::bounds::{CONVERGED_WITHIN, LOST_HIDDEN_WITHIN, NAME_KNOWN_WITHIN};
+use crate::exports::Exports;
+use crate::mirror::Mirror;
+use crate::probing::{Stream, stream_of_probe, streams};
+use crate::trouble::Trouble;
+use crate::wording::{named_by, seconds};
+use crate::{ApiRef, Daemon, Fact, Outcome, Place, Scenario, What, Workload};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use tombolo_core::base::ClusterId;
+use tombolo_core::model::{Kind, Object, Reach, ServiceKey};
+
+const NAME: &str = "DNS never lies";
+
+/// One question, and who asked it.
+struct Question<'a> {
+    asking: &'a ClusterId,
+    name: &'a str,
+    key: ServiceKey,
+    /// The one cluster it asks for, if it names one.
+    of: Option<ClusterId>,
+    began: Duration,
+    answered: Duration,
+}
+
+/// See the module.
+pub(super) struct DnsNeverLies {
+    workloads: Vec<Workload>,
+    streams: Vec<Stream>,
+    trouble: Trouble,
+    exports: Exports,
+    mirror: Mirror,
+    addresses: AddressBook,
+    /// Clusters whose DNS server has complete views.
+    synced: BTreeSet<ClusterId>,
+    /// Since when the own API of a cluster holds the import of a service.
+    imported: BTreeMap<(ClusterId, ServiceKey), Duration>,
+    /// When a cluster last got an address for a service.
+    resolved: BTreeMap<(ClusterId, ServiceKey), Duration>,
+    /// Since when all gateways of the first cluster say that the second is lost.
+    lost: BTreeMap<(ClusterId, ClusterId), Duration>,
+}
+
+impl DnsNeverLies {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        Self {
+            workloads: scenario.workloads.clone(),
+            streams: streams(scenario),
+            trouble: Trouble::of(scenario),
+            exports: Exports::of(scenario),
+            mirror: Mirror::of(scenario),
+            addresses: AddressBook::default(),
+            synced: BTreeSet::new(),
+            imported: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            lost: BTreeMap::new(),
+        }
+    }
+}
+
+impl Invariant for DnsNeverLies {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F9 F10: submariner#821 (B12), lighthouse#1745 (B54), lighthouse#957 (B40), aardvark-dns#679 (B61)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
+        self.mirror.watch(fact);
+        self.addresses.watch(fact);
+        self.note(fact);
+        let What::Probed { id, began, outcome } = &fact.what else { return None };
+        let stream = self.streams.get(stream_of_probe(*id))?;
+        let name = stream.name()?;
+        let (key, of) = named_by(name, &self.workloads)?;
+        let question = Question { asking: &stream.from.cluster, name, key, of, began: *began, answered: fact.at };
+        let text = match outcome {
+            Outcome::Resolved { rcode, .. } if rcode == "NXDOMAIN" => self.denied(&question),
+            Outcome::Resolved { addresses, .. } => {
+                addresses.iter().find_map(|address| self.answered(&question, *address))
+            }
+            Outcome::Fetched { address, .. } => self.answered(&question, *address),
+            Outcome::Failed { .. } => None,
+        };
+        let (asking, key) = (question.asking.clone(), question.key);
+        let any = matches!(outcome, Outcome::Resolved { addresses, .. } if !addresses.is_empty());
+        if any || matches!(outcome, Outcome::Fetched { .. }) {
+            self.resolved.insert((asking, key), *began);
+        }
+        Some(Violation { invariant: NAME, at: fact.at, text: text? })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl DnsNeverLies {
+    fn note(&mut self, fact: &Fact) {
+        match (&fact.what, &fact.place) {
+            (What::Table { synced: true, .. }, Place::Daemon(cluster, ..)) => {
+                self.synced.insert(cluster.clone());
+            }
+            (What::Process(_), Place::Daemon(cluster, _, Daemon::Dns)) => {
+                self.synced.remove(cluster);
+            }
+            (What::Wrote { object: Object::Import(import), .. }, Place::Api(ApiRef::Cluster(cluster))) => {
+                let at = (cluster.clone(), import.key.clone());
+                let held = self.mirror.get(&ApiRef::Cluster(cluster.clone()), &fact_key(import)).is_some();
+                if held {
+                    self.imported.entry(at).or_insert(fact.at);
+                } else {
+                    self.imported.remove(&at);
+                }
+            }
+            (What::Wrote { object: Object::Gateway(_), .. }, Place::Api(ApiRef::Cluster(cluster))) => {
+                self.note_lost(cluster, fact.at);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_lost(&mut self, cluster: &ClusterId, at: Duration) {
+        let mut lost: Option<BTreeSet<ClusterId>> = None;
+        for object in self.mirror.objects_at(&ApiRef::Cluster(cluster.clone()), Kind::Gateway) {
+            let Object::Gateway(gateway) = object else { continue };
+            let says =
+                gateway.reach.iter().filter(|(_, reach)| **reach == Reach::Lost).map(|(id, _)| id.clone()).collect();
+            lost = Some(lost.map_or_else(|| BTreeSet::clone(&says), |all| &all & &says));
+        }
+        let lost = lost.unwrap_or_default();
+        self.lost.retain(|(of, to), _| of != cluster || lost.contains(to));
+        for to in lost {
+            self.lost.entry((cluster.clone(), to)).or_insert(at);
+        }
+    }
+
+    /// Says why NXDOMAIN is a lie, if it is.
+    fn denied(&self, question: &Question<'_>) -> Option<String> {
+        let Question { asking, name, key, of, began, answered } = question;
+        let named = |cluster: &&ClusterId| of.as_ref().is_none_or(|of| of == *cluster);
+        let since =
+            self.exports.exporters(key).filter(named).filter_map(|c| self.exports.since(c, key, *began)).min()?;
+        if self.trouble.emptied_lately(*answered, CONVERGED_WITHIN) {
+            return None;
+        }
+        let at = ((*asking).clone(), key.clone());
+        if let Some(when) = self.resolved.get(&at).filter(|when| **when >= since) {
+            return Some(format!(
+                "{asking} was told that {name} does not exist, and had its address at {}",
+                seconds(*when)
+            ));
+        }
+        let known = *self.imported.get(&at)?.max(&since);
+        let undisturbed = self.synced.contains(*asking) && !self.trouble.apis_lately(*answered, CONVERGED_WITHIN);
+        (undisturbed && known + NAME_KNOWN_WITHIN <= *began)
+            .then(|| format!("{asking} was told that {name} does not exist, and imports it since {}", seconds(known)))
+    }
+
+    /// Says why this address is a lie, if it is.
+    fn answered(&self, question: &Question<'_>, address: IpAddr) -> Option<String> {
+        let Question { asking, name, key, began, answered, .. } = question;
+        let mut all_known = true;
+        let mut owners = Vec::new();
+        for cluster in self.exports.exporters(key) {
+            let known = self.addresses.of_service(&(cluster.clone(), key.clone()));
+            all_known &= !known.is_empty();
+            if known.contains(&address) {
+                owners.push(cluster);
+            }
+        }
+        if owners.is_empty() {
+            return all_known.then(|| format!("{asking} was told {address} for {name}, which no exporter has"));
+        }
+        let calm = self.trouble.calm_for(*answered) >= CONVERGED_WITHIN + answered.saturating_sub(*began);
+        let from = if calm { began.saturating_sub(CONVERGED_WITHIN) } else { Duration::ZERO };
+        owners.retain(|cluster| self.exports.within(cluster, key, from, *began));
+        if owners.is_empty() {
+            return Some(format!("{asking} was told {address} for {name}, whose export is over"));
+        }
+        let gone = owners.iter().map(|cluster| self.lost.get(&((*asking).clone(), (*cluster).clone())));
+        let since = gone.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+        let hidden = *since + LOST_HIDDEN_WITHIN <= *began && !self.trouble.apis_lately(*answered, CONVERGED_WITHIN);
+        hidden.then(|| {
+            format!("{asking} was told {address} for {name}, and its path there is lost since {}", seconds(*since))
+        })
+    }
+}
+
+fn fact_key(import: &tombolo_core::model::Import) -> tombolo_core::model::Key {
+    Object::Import(import.clone()).key()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{
+        WEB_IP, act, broken, cluster, fact, gateway, millis, probed, resolved, resolves, scenario, secs, web,
+        web_import, web_service, wrote,
+    };
+    use crate::{Act, ApiFault, Change, Verb, When};
+
+    const DNS: &str = "west/worker dns";
+
+    fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
+        let expect = vec![resolves(When::Always, "NOERROR", vec![])];
+        broken(&mut DnsNeverLies::of(&scenario(timeline, expect)), facts, secs(60))
+    }
+
+    fn asked(at: u64, rcode: &str, addresses: &[&str]) -> Fact {
+        let began = secs(at);
+        fact(began + millis(2), "west/worker", probed(0, u32::try_from(at).unwrap(), began, resolved(rcode, addresses)))
+    }
+
+    /// SERVFAIL, then complete, then the address.
+    fn start() -> Vec<Fact> {
+        vec![
+            fact(secs(0), "east api", wrote("world", Change::Created, web_service())),
+            fact(secs(0), DNS, What::Process(true)),
+            asked(1, "SERVFAIL", &[]),
+            fact(secs(2), DNS, What::Table { names: 0, synced: true }),
+            asked(2, "NXDOMAIN", &[]),
+            fact(secs(3), "west api", wrote("west/worker discovery", Change::Created, web_import(&["east"]))),
+        ]
+    }
+
+    fn working() -> Vec<Fact> {
+        let mut facts = start();
+        facts.push(asked(5, "NOERROR", &[WEB_IP]));
+        facts
+    }
+
+    fn unexport() -> Vec<Act> {
+        vec![act(20, Verb::Unexport(cluster("east"), web()))]
+    }
+
+    #[test]
+    fn an_honest_server_passes() {
+        let mut facts = working();
+        facts.push(asked(10, "NOERROR", &[]));
+        facts.push(asked(22, "NOERROR", &[WEB_IP]));
+        facts.push(asked(25, "NXDOMAIN", &[]));
+        facts.push(fact(secs(50), DNS, What::Process(false)));
+        facts.push(fact(secs(51), DNS, What::Process(true)));
+        facts.push(asked(52, "SERVFAIL", &[]));
+        assert_eq!(watch(unexport(), &facts), [""; 0]);
+    }
+
+    #[test]
+    fn denying_a_name_that_was_answered_is_caught() {
+        let mut facts = working();
+        // Even after a restart, even while the API is down: before the views are complete it is SERVFAIL.
+        facts.push(fact(secs(20), DNS, What::Process(true)));
+        facts.push(asked(21, "NXDOMAIN", &[]));
+        let down = act(19, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Down));
+        assert_eq!(
+            watch(vec![down], &facts),
+            ["west was told that web.shop.svc.clusterset.local does not exist, and had its address at 5.000s"]
+        );
+    }
+
+    #[test]
+    fn denying_a_name_that_is_imported_is_caught() {
+        let mut facts = start();
+        facts.push(asked(4, "NXDOMAIN", &[]));
+        assert_eq!(watch(vec![], &facts), [""; 0]);
+        facts.push(asked(6, "NXDOMAIN", &[]));
+        assert_eq!(
+            watch(vec![], &facts),
+            ["west was told that web.shop.svc.clusterset.local does not exist, and imports it since 3.000s"]
+        );
+    }
+
+    #[test]
+    fn an_address_that_no_exporter_has_is_caught() {
+        let mut facts = working();
+        facts.push(asked(10, "NOERROR", &["10.102.0.11"]));
+        assert_eq!(
+            watch(vec![], &facts),
+            ["west was told 10.102.0.11 for web.shop.svc.clusterset.local, which no exporter has"]
+        );
+    }
+
+    #[test]
+    fn an_address_whose_export_is_over_is_caught_after_the_bound() {
+        let mut facts = working();
+        facts.push(asked(29, "NOERROR", &[WEB_IP]));
+        assert_eq!(watch(unexport(), &facts), [""; 0]);
+        facts.push(asked(31, "NOERROR", &[WEB_IP]));
+        assert_eq!(
+            watch(unexport(), &facts),
+            ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, whose export is over"]
+        );
+    }
+
+    #[test]
+    fn an_address_behind_a_lost_path_is_caught_after_its_bound() {
+        let card = |on, reach| gateway(on, None, &[("east", reach)]);
+        let says = |at, on, change, reach| {
+            fact(secs(at), "west api", wrote(&format!("west/{on} gateway"), change, card(on, reach)))
+        };
+        let mut facts = working();
+        facts.push(says(6, "gw-a", Change::Created, Reach::Connected));
+        facts.push(says(6, "gw-b", Change::Created, Reach::Connected));
+        facts.push(says(10, "gw-a", Change::Replaced, Reach::Lost));
+        facts.push(asked(18, "NOERROR", &[WEB_IP]));
+        facts.push(says(20, "gw-b", Change::Replaced, Reach::Lost));
+        facts.push(asked(23, "NOERROR", &[WEB_IP]));
+        assert_eq!(watch(vec![], &facts), [""; 0]);
+        facts.push(asked(25, "NOERROR", &[WEB_IP]));
+        assert_eq!(
+            watch(vec![], &facts),
+            ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, and its path there is lost since 20.000s"]
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! **No early sweep.** Nothing is removed on the strength of a view that is not yet complete: a record, an import or a
+//! copy of what a cluster announces is never deleted while its source still exists where it comes from.
+
+use super::one_announcer::announced;
+use super::{Invariant, Violation};
+use crate::exports::Exports;
+use crate::mirror::Mirror;
+use crate::{ApiRef, Change, Fact, Place, Scenario, What};
+use core::time::Duration;
+use tombolo_core::base::{ClusterId, Epoch};
+use tombolo_core::model::{Import, Key, Kind, Object};
+
+const NAME: &str = "No early sweep";
+
+/// See the module.
+pub(super) struct NoEarlySweep {
+    exports: Exports,
+    mirror: Mirror,
+}
+
+impl NoEarlySweep {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        Self { exports: Exports::of(scenario), mirror: Mirror::of(scenario) }
+    }
+}
+
+impl Invariant for NoEarlySweep {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F3: submariner#4104 (B33), cilium#23823 (B51), linkerd2#12499 (B66)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        let before = self.mirror.watch(fact);
+        let (What::Wrote { by, change, key, object }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
+        let source = match (change, object) {
+            (Change::Created, _) => None,
+            (Change::Deleted, Object::ExportRecord(record)) => self
+                .exports
+                .firmly(&record.cluster, &record.key, fact.at)
+                .then(|| format!("{} exports {}", record.cluster, record.key)),
+            (Change::Deleted, Object::Import(import)) => self.still_exported(import, &Import::clone(import), fact.at),
+            (Change::Replaced, Object::Import(now)) => match &before {
+                Some(Object::Import(before)) => {
+                    let mut lost = before.clone();
+                    lost.sources.retain(|cluster, _| !now.sources.contains_key(cluster));
+                    self.still_exported(now, &lost, fact.at)
+                }
+                _ => None,
+            },
+            (Change::Deleted, _) => self.still_announced(api, key, object),
+            (Change::Replaced, _) => None,
+        };
+        let verb = if *change == Change::Deleted { "deleted" } else { "cut down" };
+        let text = format!("{by} {verb} {key} at the {api} api, though {}", source?);
+        Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl NoEarlySweep {
+    /// Says who of the lost sources exports the service.
+    fn still_exported(&self, import: &Import, lost: &Import, at: Duration) -> Option<String> {
+        let key = &import.key;
+        let exporter = lost.sources.keys().find(|cluster| self.exports.firmly(cluster, key, at))?;
+        Some(format!("{exporter} exports {key}"))
+    }
+
+    /// Says that the copied announcement still stands in its cluster, and that no later one takes its place.
+    fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object) -> Option<String> {
+        let (cluster, epoch) = announced(object)?;
+        if key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch) {
+            return None;
+        }
+        let origin = ApiRef::Cluster(cluster.clone());
+        (*api != origin && self.mirror.get(&origin, key).is_some())
+            .then(|| format!("it still stands in {cluster}, where it comes from"))
+    }
+
+    fn superseded(&self, api: &ApiRef, cluster: &ClusterId, epoch: Epoch) -> bool {
+        let origin = ApiRef::Cluster(cluster.clone());
+        [api, &origin]
+            .into_iter()
+            .flat_map(|at| self.mirror.objects_at(at, Kind::Endpoint))
+            .any(|object| matches!(object, Object::Endpoint(other) if other.cluster == *cluster && other.epoch > epoch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{
+        act, broken, candidates, cluster, endpoint, fact, scenario, secs, web, web_import, web_record, wrote,
+    };
+    use crate::{Act, Verb};
+
+    fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
+        broken(&mut NoEarlySweep::of(&scenario(timeline, vec![])), facts, secs(60))
+    }
+
+    fn writes(at: u64, api: &str, by: &str, change: Change, object: Object) -> Fact {
+        fact(secs(at), api, wrote(by, change, object))
+    }
+
+    const WEST: &str = "west/gw-a gateway";
+    const EAST: &str = "east/gw-a gateway";
+    const DISCOVERY: &str = "west/worker discovery";
+
+    #[test]
+    fn what_ended_at_its_source_is_swept() {
+        let unexport = act(20, Verb::Unexport(cluster("east"), web()));
+        let facts = [
+            writes(1, "east api", "east/worker discovery", Change::Created, web_record()),
+            writes(2, "west api", DISCOVERY, Change::Created, web_import(&["east"])),
+            writes(21, "east api", "east/worker discovery", Change::Deleted, web_record()),
+            writes(22, "west api", DISCOVERY, Change::Deleted, web_import(&["east"])),
+        ];
+        assert_eq!(watch(vec![unexport], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn an_endpoint_that_a_later_one_replaces_is_swept_in_any_order() {
+        let facts = [
+            writes(1, "west api", WEST, Change::Created, endpoint("west", "gw-a", 5)),
+            writes(2, "east api", WEST, Change::Created, endpoint("west", "gw-a", 5)),
+            writes(20, "east api", "west/gw-b gateway", Change::Created, endpoint("west", "gw-b", 6)),
+            // At the broker first: the own API is slow.
+            writes(20, "east api", "west/gw-b gateway", Change::Deleted, endpoint("west", "gw-a", 5)),
+            writes(21, "west api", "west/gw-b gateway", Change::Created, endpoint("west", "gw-b", 6)),
+            writes(21, "west api", "west/gw-b gateway", Change::Deleted, endpoint("west", "gw-a", 5)),
+        ];
+        assert_eq!(watch(vec![], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_record_deleted_while_its_service_is_exported_is_caught() {
+        let facts = [writes(30, "east api", "east/worker discovery", Change::Deleted, web_record())];
+        assert_eq!(
+            watch(vec![], &facts),
+            ["east/worker discovery deleted ExportRecord east.web.shop at the east api, though east exports shop/web"]
+        );
+    }
+
+    #[test]
+    fn an_import_swept_before_all_sources_are_listed_is_caught() {
+        let facts = [
+            writes(2, "west api", DISCOVERY, Change::Created, web_import(&["east", "north"])),
+            writes(30, "west api", DISCOVERY, Change::Replaced, web_import(&["north"])),
+            writes(31, "west api", DISCOVERY, Change::Deleted, web_import(&["east"])),
+        ];
+        assert_eq!(
+            watch(vec![], &facts),
+            [
+                "west/worker discovery cut down Import shop/web at the west api, though east exports shop/web",
+                "west/worker discovery deleted Import shop/web at the west api, though east exports shop/web",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_copy_swept_while_it_stands_in_its_cluster_is_caught() {
+        for object in [endpoint("west", "gw-a", 5), candidates("west", 5, &["gw-a"])] {
+            let facts = [
+                writes(1, "west api", WEST, Change::Created, object.clone()),
+                writes(2, "east api", EAST, Change::Created, object.clone()),
+                writes(30, "east api", EAST, Change::Deleted, object.clone()),
+            ];
+            let expected = format!(
+                "east/gw-a gateway deleted {} at the east api, though it still stands in west, where it comes from",
+                object.key()
+            );
+            assert_eq!(watch(vec![], &facts), [expected]);
+        }
+    }
+}

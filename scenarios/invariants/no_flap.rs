@@ -1,0 +1,143 @@
+//! **No flap.** With nothing done for long, nothing moves: no plan step, no election, no other path, no process that ends,
+//! and no write but lease renewals and the heartbeat of Gateway objects.
+//!
+//! While an API is in trouble, leases may be lost again and again, and lossy links cost a needless change about once an
+//! hour (`spec/failover.md` 11): then it does not watch.
+
+use super::{Invariant, Violation};
+use crate::bounds::CALM_AFTER;
+use crate::stillness::Stillness;
+use crate::trouble::Trouble;
+use crate::{Fact, Place, Scenario, What, trace};
+use core::time::Duration;
+use tombolo_core::roles::Event;
+
+const NAME: &str = "No flap";
+
+/// See the module.
+pub(super) struct NoFlap {
+    trouble: Trouble,
+    stillness: Stillness,
+    lossy: bool,
+}
+
+impl NoFlap {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let mut links = scenario.links.pairs.values().chain([&scenario.links.default]);
+        Self {
+            trouble: Trouble::of(scenario),
+            stillness: Stillness::default(),
+            lossy: links.any(|link| link.loss_millionths > 0),
+        }
+    }
+
+    fn moves(&mut self, fact: &Fact) -> Option<String> {
+        let stir = self.stillness.stir(fact);
+        match &fact.what {
+            What::Told(
+                Event::Elected(_) | Event::StoodDown { .. } | Event::PathChosen { .. } | Event::PathDead { .. },
+            )
+            | What::Process(_) => Some(trace::what(&fact.what)),
+            What::Wrote { by: Place::World, .. } => None,
+            What::Wrote { .. } | What::Applied { .. } => stir,
+            What::Act(_)
+            | What::Power(_)
+            | What::Told(Event::Ignored { .. })
+            | What::Table { .. }
+            | What::Probed { .. } => None,
+        }
+    }
+}
+
+impl Invariant for NoFlap {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F6 F7: kilo#34 (B15), submariner#868 (B21), submariner#2747 (B01), linkerd2#10635 (B63)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
+        let moved = self.moves(fact)?;
+        let still = self.trouble.still_for(fact.at);
+        if self.lossy || self.trouble.apis_in_force() || still < CALM_AFTER {
+            return None;
+        }
+        let text = format!("nothing was done for {}, yet {}: {moved}", crate::wording::seconds(still), fact.place);
+        Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{
+        act, applied, at, broken, cluster, elected, fact, gateway, lease, path, scenario, secs, wrote,
+    };
+    use crate::{Act, ApiFault, ApiRef, Change, Verb};
+
+    const A: &str = "west/gw-a gateway";
+
+    fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
+        broken(&mut NoFlap::of(&scenario(timeline, vec![])), facts, secs(90))
+    }
+
+    /// A start, and a heartbeat every ten seconds.
+    fn life() -> Vec<Fact> {
+        let mut facts = vec![
+            fact(secs(1), "west/gw-a", applied(&["+ route 10.2.0.0/16 dev tb-cable-1 table 7403"])),
+            fact(secs(1), A, elected(5)),
+            fact(secs(1), "west api", wrote(A, Change::Created, lease("gw-a", 5, 1))),
+            fact(secs(1), "west api", wrote(A, Change::Created, gateway("gw-a", Some(5), &[]))),
+        ];
+        for beat in [10, 20, 30, 40, 50, 60] {
+            facts.push(fact(secs(beat), "west api", wrote(A, Change::Replaced, lease("gw-a", 5, beat))));
+            facts.push(fact(secs(beat), "west api", wrote(A, Change::Replaced, gateway("gw-a", Some(5), &[]))));
+        }
+        facts
+    }
+
+    #[test]
+    fn renewals_and_heartbeats_are_no_movement() {
+        assert_eq!(watch(vec![], &life()), [""; 0]);
+    }
+
+    #[test]
+    fn a_takeover_after_a_power_loss_has_its_time() {
+        let mut facts = life();
+        facts.push(fact(secs(77), "west/gw-b gateway", elected(6)));
+        facts.push(fact(secs(77), "west api", wrote("west/gw-b gateway", Change::Replaced, lease("gw-b", 6, 77))));
+        assert_eq!(watch(vec![act(60, Verb::PowerOff(at("west/gw-a")))], &facts), [""; 0]);
+        assert_eq!(watch(vec![], &facts).len(), 2);
+    }
+
+    #[test]
+    fn each_movement_out_of_the_blue_is_caught() {
+        for (place, what) in [
+            ("west/gw-a", applied(&["~ peer 0102… at 192.0.2.9:41000"])),
+            ("west api", wrote(A, Change::Replaced, gateway("gw-a", None, &[]))),
+            (A, path("east", 2, 2, 1)),
+            (A, What::Process(false)),
+        ] {
+            let mut facts = life();
+            facts.push(fact(secs(61), place, what));
+            let found = watch(vec![], &facts);
+            assert_eq!(found.len(), 1);
+            assert!(found[0].starts_with(&format!("nothing was done for 61.000s, yet {place}: ")), "{}", found[0]);
+        }
+    }
+
+    #[test]
+    fn leases_may_be_lost_while_an_api_is_slow() {
+        let slow = act(20, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Slow(secs(6))));
+        let mut facts = life();
+        facts.push(fact(secs(61), A, crate::rehearsal::stood_down(5)));
+        assert_eq!(watch(vec![slow], &facts), [""; 0]);
+    }
+}

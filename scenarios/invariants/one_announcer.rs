@@ -1,0 +1,199 @@
+//! **One announcer.** At most one gateway of a cluster announces itself in one epoch, and what an older epoch still does
+//! never undoes what a newer one did: no older record replaces a newer one at any API, and nobody deletes a record of a
+//! term later than its own.
+
+use super::{Invariant, Violation};
+use crate::{ApiRef, Change, Daemon, Fact, Place, What};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use tombolo_core::base::{ClusterId, Epoch};
+use tombolo_core::model::{Key, Kind, Object};
+use tombolo_core::roles::Event;
+
+const NAME: &str = "One announcer";
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct OneAnnouncer {
+    /// Who announces in which epoch.
+    announcers: BTreeMap<(ClusterId, Epoch), Place>,
+    /// The last term of each daemon.
+    terms: BTreeMap<Place, Epoch>,
+    /// The newest epoch at each API.
+    newest: BTreeMap<(ApiRef, Kind, ClusterId), Epoch>,
+}
+
+impl Invariant for OneAnnouncer {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F1 F4: submariner#2747 (B01), submariner#1544 (B03), submariner#1244 (B04)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        let text = match (&fact.what, &fact.place) {
+            (What::Told(Event::Elected(epoch)), Place::Daemon(cluster, ..)) => {
+                self.terms.insert(fact.place.clone(), *epoch);
+                self.announces(cluster, *epoch, &fact.place)
+            }
+            (What::Wrote { by, change, key, object }, Place::Api(api)) => {
+                let (cluster, epoch) = announced(object)?;
+                match change {
+                    Change::Created | Change::Replaced => self.wrote(api, by, key, cluster, epoch),
+                    Change::Deleted => self.deleted(api, by, key, cluster, epoch),
+                }
+            }
+            _ => None,
+        };
+        Some(Violation { invariant: NAME, at: fact.at, text: text? })
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+impl OneAnnouncer {
+    fn announces(&mut self, cluster: &ClusterId, epoch: Epoch, who: &Place) -> Option<String> {
+        let first = self.announcers.entry((cluster.clone(), epoch)).or_insert_with(|| who.clone());
+        (first != who).then(|| format!("{first} and {who} both announce {cluster} in epoch {epoch}"))
+    }
+
+    fn wrote(&mut self, api: &ApiRef, by: &Place, key: &Key, cluster: &ClusterId, epoch: Epoch) -> Option<String> {
+        let newest = self.newest.entry((api.clone(), key.kind, cluster.clone())).or_default();
+        if epoch < *newest {
+            return Some(format!("{by} wrote {key} of epoch {epoch} at the {api} api, over epoch {newest}"));
+        }
+        *newest = epoch;
+        // Whoever writes what its own cluster announces is the announcer; others copy.
+        match by {
+            Place::Daemon(own, _, Daemon::Gateway) if own == cluster => self.announces(cluster, epoch, by),
+            Place::Daemon(..) | Place::World | Place::Api(_) | Place::Node(..) => None,
+        }
+    }
+
+    fn deleted(&self, api: &ApiRef, by: &Place, key: &Key, cluster: &ClusterId, epoch: Epoch) -> Option<String> {
+        let Place::Daemon(own, _, Daemon::Gateway) = by else { return None };
+        if own != cluster {
+            return None;
+        }
+        match self.terms.get(by) {
+            None => Some(format!("{by} deleted {key} of epoch {epoch} at the {api} api, and never announced")),
+            Some(term) if *term < epoch => {
+                Some(format!("{by}, whose term was epoch {term}, deleted {key} of epoch {epoch} at the {api} api"))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// Whose announcement an object is, and of which epoch.
+pub(super) fn announced(object: &Object) -> Option<(&ClusterId, Epoch)> {
+    match object {
+        Object::Cluster(o) => Some((&o.cluster, o.epoch)),
+        Object::Endpoint(o) => Some((&o.cluster, o.epoch)),
+        Object::Candidates(o) => Some((&o.cluster, o.epoch)),
+        Object::Node(_)
+        | Object::Service(_)
+        | Object::EndpointSlice(_)
+        | Object::ServiceExport(_)
+        | Object::Lease(_)
+        | Object::Gateway(_)
+        | Object::ExportRecord(_)
+        | Object::Import(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{broken, elected, endpoint, fact, secs, stood_down, wrote};
+
+    const A: &str = "west/gw-a gateway";
+    const B: &str = "west/gw-b gateway";
+
+    fn watch(facts: &[Fact]) -> Vec<String> {
+        broken(&mut OneAnnouncer::default(), facts, secs(60))
+    }
+
+    fn writes(at: u64, api: &str, by: &str, change: Change, on: &str, epoch: u64) -> Fact {
+        fact(secs(at), api, wrote(by, change, endpoint("west", on, epoch)))
+    }
+
+    /// gw-a announces, loses the lease, gw-b takes over and clears up; the copies follow.
+    fn takeover() -> Vec<Fact> {
+        vec![
+            fact(secs(1), A, elected(5)),
+            writes(2, "west api", A, Change::Created, "gw-a", 5),
+            writes(2, "broker api", A, Change::Created, "gw-a", 5),
+            fact(secs(20), A, stood_down(5)),
+            fact(secs(21), B, elected(6)),
+            writes(22, "west api", B, Change::Created, "gw-b", 6),
+            writes(22, "west api", B, Change::Deleted, "gw-a", 5),
+            writes(22, "broker api", B, Change::Created, "gw-b", 6),
+            writes(22, "broker api", B, Change::Deleted, "gw-a", 5),
+        ]
+    }
+
+    #[test]
+    fn a_takeover_with_late_copies_is_fine() {
+        let mut facts = takeover();
+        // Another cluster copies late, and an old holder's slow delete of its own record lands at last.
+        facts.push(writes(23, "east api", "east/gw-a gateway", Change::Created, "gw-a", 5));
+        facts.push(writes(24, "east api", "east/gw-a gateway", Change::Created, "gw-b", 6));
+        facts.push(writes(24, "east api", "east/gw-a gateway", Change::Deleted, "gw-a", 5));
+        facts.push(writes(25, "west api", A, Change::Deleted, "gw-a", 5));
+        assert_eq!(watch(&facts), [""; 0]);
+    }
+
+    #[test]
+    fn two_gateways_elected_in_one_epoch_are_caught() {
+        let mut facts = takeover();
+        facts.push(fact(secs(30), A, elected(6)));
+        assert_eq!(watch(&facts), ["west/gw-b gateway and west/gw-a gateway both announce west in epoch 6"]);
+    }
+
+    #[test]
+    fn a_gateway_that_announces_in_the_epoch_of_another_is_caught() {
+        let mut facts = takeover();
+        facts.push(writes(30, "west api", A, Change::Created, "gw-a", 6));
+        assert_eq!(watch(&facts), ["west/gw-b gateway and west/gw-a gateway both announce west in epoch 6"]);
+    }
+
+    #[test]
+    fn an_old_write_that_lands_after_a_newer_one_is_caught() {
+        let mut facts = takeover();
+        facts.push(writes(30, "broker api", A, Change::Created, "gw-a", 5));
+        assert_eq!(
+            watch(&facts),
+            [
+                "west/gw-a gateway wrote Endpoint west-submariner-cable-west-gw-a of epoch 5 at the broker api, over epoch 6"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cleanup_of_an_older_term_that_takes_a_newer_record_is_caught() {
+        let mut facts = takeover();
+        facts.push(writes(30, "west api", A, Change::Deleted, "gw-b", 6));
+        assert_eq!(
+            watch(&facts),
+            [
+                "west/gw-a gateway, whose term was epoch 5, deleted Endpoint west-submariner-cable-west-gw-b of epoch 6 at the west api"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cleanup_by_one_that_never_announced_is_caught() {
+        let facts = [writes(30, "west api", B, Change::Deleted, "gw-a", 5)];
+        assert_eq!(
+            watch(&facts),
+            [
+                "west/gw-b gateway deleted Endpoint west-submariner-cable-west-gw-a of epoch 5 at the west api, and never announced"
+            ]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What each API holds at this moment, as the accepted writes tell it.
+
+use crate::{Act, ApiFault, ApiRef, Change, Fact, Place, Scenario, Verb, What};
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use tombolo_core::model::{Key, Kind, Object};
+
+/// See the module. Must be shown every fact, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Mirror {
+    stores: BTreeMap<ApiRef, BTreeMap<Key, Object>>,
+    emptied: VecDeque<(Duration, ApiRef)>,
+}
+
+impl Mirror {
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        let mut emptied = VecDeque::new();
+        for Act { at, verb } in &scenario.timeline {
+            if let Verb::Api(api, ApiFault::RestartedEmpty) = verb {
+                emptied.push_back((*at, api.clone()));
+            }
+        }
+        Self { stores: BTreeMap::new(), emptied }
+    }
+
+    /// Takes note of a fact; gives what stood there before, if it is a write to something that was known.
+    pub(crate) fn watch(&mut self, fact: &Fact) -> Option<Object> {
+        while let Some((_, api)) = self.emptied.pop_front_if(|(at, _)| *at <= fact.at) {
+            self.stores.entry(api).or_default().retain(|key, _| is_the_clusters_own(key.kind));
+        }
+        let (What::Wrote { change, key, object, .. }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
+        let store = self.stores.entry(api.clone()).or_default();
+        match change {
+            Change::Created | Change::Replaced => store.insert(key.clone(), object.clone()),
+            Change::Deleted => store.remove(key),
+        }
+    }
+
+    /// All objects of a kind, with the API that holds them.
+    pub(crate) fn objects(&self, kind: Kind) -> impl Iterator<Item = (&ApiRef, &Object)> {
+        let of_kind = move |(key, _): &(&Key, &Object)| key.kind == kind;
+        self.stores.iter().flat_map(move |(api, store)| store.iter().filter(of_kind).map(move |(_, o)| (api, o)))
+    }
+
+    /// The objects of a kind at one API.
+    pub(crate) fn objects_at<'a>(&'a self, api: &ApiRef, kind: Kind) -> impl Iterator<Item = &'a Object> {
+        let store = self.stores.get(api).into_iter().flatten();
+        store.filter(move |(key, _)| key.kind == kind).map(|(_, object)| object)
+    }
+
+    /// One object at one API.
+    pub(crate) fn get(&self, api: &ApiRef, key: &Key) -> Option<&Object> {
+        self.stores.get(api)?.get(key)
+    }
+}
+
+/// What an API has without us, and has again after it restarted with nothing stored.
+fn is_the_clusters_own(kind: Kind) -> bool {
+    match kind {
+        Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ServiceExport => true,
+        Kind::Lease
+        | Kind::Gateway
+        | Kind::Cluster
+        | Kind::Endpoint
+        | Kind::Candidates
+        | Kind::ExportRecord
+        | Kind::Import => false,
+    }
+}

@@ -1,0 +1,231 @@
+//! Which faults are in force, and since when nothing was done: the measure of what an invariant may expect.
+//!
+//! Cuts and APIs are read from the timeline, nodes and daemons from the facts, since the timeline may name them by role.
+
+use crate::{Act, ApiFault, ApiRef, Daemon, Fact, Place, Scenario, Side, Verb, What};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tombolo_core::base::{ClusterId, NodeName};
+
+/// See the module. Must be shown every fact, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Trouble {
+    coming: VecDeque<Act>,
+    off: BTreeSet<(ClusterId, NodeName)>,
+    dead: BTreeSet<(ClusterId, NodeName, Daemon)>,
+    cuts: Vec<(Side, Side)>,
+    apis: BTreeMap<ApiRef, ApiFault>,
+    /// When the last act was.
+    last: Duration,
+    /// When a node or a daemon came or went, or an act was about more than an API.
+    last_beyond_apis: Option<Duration>,
+    last_of_apis: Option<Duration>,
+    emptied: BTreeMap<ApiRef, Duration>,
+}
+
+impl Trouble {
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        Self {
+            coming: scenario.timeline.iter().cloned().collect(),
+            off: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            cuts: Vec::new(),
+            apis: BTreeMap::new(),
+            last: Duration::ZERO,
+            last_beyond_apis: None,
+            last_of_apis: None,
+            emptied: BTreeMap::new(),
+        }
+    }
+
+    /// Takes note of a fact, and of the acts that came before it.
+    pub(crate) fn watch(&mut self, fact: &Fact) {
+        self.advance(fact.at);
+        match (&fact.what, &fact.place) {
+            (What::Power(on), Place::Node(cluster, node)) => {
+                self.dead.retain(|(c, n, _)| (c, n) != (cluster, node));
+                let key = (cluster.clone(), node.clone());
+                if *on {
+                    self.off.remove(&key);
+                } else {
+                    self.off.insert(key);
+                }
+                self.last_beyond_apis = Some(fact.at);
+            }
+            (What::Process(runs), Place::Daemon(cluster, node, daemon)) => {
+                let key = (cluster.clone(), node.clone(), *daemon);
+                if *runs {
+                    self.dead.remove(&key);
+                } else if !self.off.contains(&(cluster.clone(), node.clone())) {
+                    self.dead.insert(key);
+                }
+                self.last_beyond_apis = Some(fact.at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note of the acts until then.
+    pub(crate) fn advance(&mut self, now: Duration) {
+        while let Some(act) = self.coming.pop_front_if(|act| act.at <= now) {
+            self.act(&act);
+        }
+    }
+
+    /// Whether anything is broken.
+    pub(crate) fn in_force(&self) -> bool {
+        !self.off.is_empty() || !self.dead.is_empty() || !self.cuts.is_empty() || !self.apis.is_empty()
+    }
+
+    /// Whether an API is slow, faulty, down or cut off.
+    pub(crate) fn apis_in_force(&self) -> bool {
+        !self.apis.is_empty() || self.cuts.iter().any(is_of_api)
+    }
+
+    /// Whether an API is, or was within `within`, in trouble.
+    pub(crate) fn apis_lately(&self, now: Duration, within: Duration) -> bool {
+        self.apis_in_force() || self.last_of_apis.is_some_and(|last| now.saturating_sub(last) <= within)
+    }
+
+    /// Whether anything but APIs is, or was within `within`, in trouble.
+    pub(crate) fn beyond_apis_lately(&self, now: Duration, within: Duration) -> bool {
+        let broken = !self.off.is_empty() || !self.dead.is_empty() || !self.cuts.iter().all(is_of_api);
+        broken || self.last_beyond_apis.is_some_and(|last| now.saturating_sub(last) <= within)
+    }
+
+    /// Whether an API restarted with nothing stored, `within` ago at most.
+    pub(crate) fn emptied_lately(&self, now: Duration, within: Duration) -> bool {
+        self.emptied.values().any(|at| now.saturating_sub(*at) <= within)
+    }
+
+    /// For how long nothing was done; zero while anything is broken.
+    pub(crate) fn calm_for(&self, now: Duration) -> Duration {
+        if self.in_force() { Duration::ZERO } else { self.still_for(now) }
+    }
+
+    /// For how long nothing was done, whether or not something stays broken.
+    pub(crate) fn still_for(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.last)
+    }
+
+    fn beyond_apis(&mut self, at: Duration) {
+        self.last = self.last.max(at);
+        self.last_beyond_apis = Some(at);
+    }
+
+    fn of_apis(&mut self, at: Duration) {
+        self.last = self.last.max(at);
+        self.last_of_apis = Some(at);
+    }
+
+    fn act(&mut self, Act { at, verb }: &Act) {
+        match verb {
+            Verb::Cut { from, to, .. } => {
+                self.cuts.push((from.clone(), to.clone()));
+                if is_of_api(&(from.clone(), to.clone())) { self.of_apis(*at) } else { self.beyond_apis(*at) }
+            }
+            Verb::Heal { from, to } => {
+                let (healed, left) = core::mem::take(&mut self.cuts).into_iter().partition::<Vec<_>, _>(|(a, b)| {
+                    (covers(from, a) && covers(to, b)) || (covers(from, b) && covers(to, a))
+                });
+                self.cuts = left;
+                if healed.iter().all(is_of_api) { self.of_apis(*at) } else { self.beyond_apis(*at) }
+            }
+            Verb::Api(api, fault) => {
+                match fault {
+                    ApiFault::Healthy => drop(self.apis.remove(api)),
+                    ApiFault::Slow(_) | ApiFault::SlowDeletes(_) | ApiFault::Erroring | ApiFault::Down => {
+                        self.apis.insert(api.clone(), fault.clone());
+                    }
+                    ApiFault::RestartedEmpty => {
+                        self.apis.remove(api);
+                        self.emptied.insert(api.clone(), *at);
+                    }
+                    ApiFault::HistoryExpired => {}
+                }
+                self.of_apis(*at);
+            }
+            Verb::PowerOff(_) | Verb::PowerOn(_) | Verb::Crash(..) | Verb::Start(..) => self.beyond_apis(*at),
+            // Not a fault, but things move.
+            Verb::Export(..) | Verb::Unexport(..) => self.last = self.last.max(*at),
+        }
+    }
+}
+
+fn is_of_api(cut: &(Side, Side)) -> bool {
+    matches!(cut, (Side::Api(_), _) | (_, Side::Api(_)))
+}
+
+/// Whether all hosts of `part` are hosts of `whole`.
+fn covers(whole: &Side, part: &Side) -> bool {
+    whole == part || matches!((whole, part), (Side::Cluster(cluster), Side::Node(at)) if at.cluster == *cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{act, at, cluster, fact, scenario, secs};
+
+    fn after(timeline: Vec<Act>, facts: &[Fact], now: u64) -> Trouble {
+        let mut trouble = Trouble::of(&scenario(timeline, vec![]));
+        facts.iter().for_each(|fact| trouble.watch(fact));
+        trouble.advance(secs(now));
+        trouble
+    }
+
+    fn broker_cut(from: u64) -> Act {
+        let (from_side, to) = (Side::Cluster(cluster("west")), Side::Api(ApiRef::Broker));
+        act(from, Verb::Cut { from: from_side, to, one_way: false })
+    }
+
+    #[test]
+    fn a_node_is_in_trouble_from_power_loss_to_power() {
+        let off = fact(secs(5), "west/gw-a", What::Power(false));
+        let died = fact(secs(5), "west/gw-a gateway", What::Process(false));
+        let on = fact(secs(9), "west/gw-a", What::Power(true));
+        let acts = vec![act(5, Verb::PowerOff(at("west/gw-a"))), act(9, Verb::PowerOn(at("west/gw-a")))];
+        assert!(after(vec![], &[off.clone(), died.clone()], 6).in_force());
+        let healed = after(acts, &[off, died, on], 12);
+        assert!(!healed.in_force());
+        assert_eq!(healed.calm_for(secs(12)), secs(3));
+    }
+
+    #[test]
+    fn a_dead_daemon_is_trouble_until_it_runs_again() {
+        let died = fact(secs(5), "west/gw-a gateway", What::Process(false));
+        let runs = fact(secs(7), "west/gw-a gateway", What::Process(true));
+        assert!(after(vec![], std::slice::from_ref(&died), 6).in_force());
+        assert!(!after(vec![], &[died, runs], 7).in_force());
+    }
+
+    #[test]
+    fn a_cut_from_an_api_is_no_trouble_beyond_apis() {
+        let trouble = after(vec![broker_cut(5)], &[], 6);
+        assert!(trouble.in_force() && trouble.apis_in_force());
+        assert!(!trouble.beyond_apis_lately(secs(6), secs(10)));
+        let wan = Verb::Cut { from: Side::Node(at("west/gw-a")), to: Side::Cluster(cluster("east")), one_way: true };
+        let trouble = after(vec![broker_cut(5), act(6, wan)], &[], 7);
+        assert!(trouble.beyond_apis_lately(secs(7), secs(10)));
+    }
+
+    #[test]
+    fn healing_a_cluster_heals_the_cuts_of_its_nodes_in_either_order() {
+        let east = Side::Cluster(cluster("east"));
+        let cut = Verb::Cut { from: Side::Node(at("west/gw-a")), to: east.clone(), one_way: true };
+        let heal = Verb::Heal { from: east, to: Side::Cluster(cluster("west")) };
+        assert!(after(vec![act(1, cut.clone())], &[], 2).in_force());
+        assert!(!after(vec![act(1, cut), act(2, heal)], &[], 2).in_force());
+    }
+
+    #[test]
+    fn an_api_is_in_trouble_until_it_is_healthy_or_restarts() {
+        let api = || ApiRef::Cluster(cluster("west"));
+        let slow = act(1, Verb::Api(api(), ApiFault::Slow(secs(6))));
+        assert!(after(vec![slow.clone()], &[], 2).apis_in_force());
+        for ends in [ApiFault::Healthy, ApiFault::RestartedEmpty] {
+            let trouble = after(vec![slow.clone(), act(3, Verb::Api(api(), ends))], &[], 4);
+            assert!(!trouble.in_force());
+            assert!(trouble.apis_lately(secs(4), secs(2)) && !trouble.apis_lately(secs(6), secs(2)));
+        }
+    }
+}
