@@ -25,6 +25,7 @@ mod scenario;
 mod stage;
 mod steps;
 mod stillness;
+mod timeline;
 pub mod trace;
 mod trouble;
 mod verdict;
@@ -40,5 +41,6 @@ pub use scenario::{
     Watched, When, Which, Workload,
 };
 pub use stage::{Ability, ApiFault, Fault, Host, Probe, ProbeTarget, Stage, StageError};
+pub use timeline::timeline;
 pub use trace::TraceHash;
 pub use verdict::{Judgement, NOT_PROBED, Verdict};

@@ -1,6 +1,6 @@
 //! What each API holds at this moment, as the accepted writes tell it.
 
-use crate::{Act, ApiFault, ApiRef, Change, Fact, Place, Scenario, Verb, What};
+use crate::{Act, ApiFault, ApiRef, Broker, Change, Fact, Place, Scenario, Verb, What};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use tombolo_core::model::{Key, Kind, Object};
@@ -18,6 +18,11 @@ impl Mirror {
         for Act { at, verb } in &scenario.timeline {
             if let Verb::Api(api, ApiFault::RestartedEmpty) = verb {
                 emptied.push_back((*at, api.clone()));
+                // What a member holds as the broker may be told as the broker's.
+                if matches!((api, &scenario.broker), (ApiRef::Cluster(cluster), Broker::Member(member)) if cluster == member)
+                {
+                    emptied.push_back((*at, ApiRef::Broker));
+                }
             }
         }
         Self { stores: BTreeMap::new(), emptied }

@@ -327,22 +327,25 @@ impl Stage for Rehearsal {
 
     fn act(&mut self, fault: &Fault) -> Result<String, StageError> {
         self.acts.push((self.now, fault.clone()));
-        let (here, what) = match fault {
-            Fault::PowerOff(in_cluster, on) => (Place::Node(in_cluster.clone(), on.clone()), What::Power(false)),
-            Fault::PowerOn(in_cluster, on) => (Place::Node(in_cluster.clone(), on.clone()), What::Power(true)),
-            Fault::Crash(in_cluster, on, _) => {
-                (Place::Daemon(in_cluster.clone(), on.clone(), Daemon::Gateway), What::Process(false))
-            }
-            Fault::Start(in_cluster, on, _) => {
-                (Place::Daemon(in_cluster.clone(), on.clone(), Daemon::Gateway), What::Process(true))
-            }
+        let gateway = |in_cluster: &ClusterId, on: &NodeName, runs| {
+            (Place::Daemon(in_cluster.clone(), on.clone(), Daemon::Gateway), What::Process(runs))
+        };
+        let power = |in_cluster: &ClusterId, on: &NodeName, is_on| {
+            (Place::Node(in_cluster.clone(), on.clone()), What::Power(is_on))
+        };
+        let follows = match fault {
+            Fault::PowerOff(c, n) => vec![gateway(c, n, false), power(c, n, false)],
+            Fault::PowerOn(c, n) => vec![power(c, n, true)],
+            Fault::Crash(c, n, _) => vec![gateway(c, n, false)],
+            Fault::Start(c, n, _) => vec![gateway(c, n, true)],
             Fault::Cut { .. } | Fault::Heal { .. } | Fault::Api(..) | Fault::Export(..) | Fault::Unexport(..) => {
                 return Ok(String::new());
             }
         };
-        let described = format!("{here}");
-        self.add(Fact { at: self.now, place: here, what });
-        Ok(described)
+        for (here, what) in &follows {
+            self.add(Fact { at: self.now, place: here.clone(), what: what.clone() });
+        }
+        Ok(follows.last().map(|(here, _)| here.to_string()).unwrap_or_default())
     }
 
     fn probe(&mut self, id: ProbeId, probe: &Probe) -> Result<(), StageError> {
