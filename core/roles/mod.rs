@@ -8,6 +8,18 @@
 //!                                           └─> Event              → log, metrics, trace, verdicts
 //! ```
 
+pub mod addresses;
+mod announce;
+mod gateway;
+mod node_network;
+mod node_side;
+mod route_agent;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 
+pub use gateway::{Gateway, GatewayConfig, GatewayWake, LEASE};
+pub use node_network::{cable_link, overlay_link};
+pub use node_side::NodeConfig;
+pub use route_agent::{RouteAgent, RouteAgentWake};
 pub use vocabulary::{Event, Input, Output, RequestId, Role, Via};

@@ -1,0 +1,449 @@
+//! The gateway: on each node that may be one. It stands for election, announces while it holds the lease, keeps a warm
+//! session to every candidate of every other cluster, and gives its node the network that follows.
+//!
+//! ```text
+//!  cards of all candidates ─┐                         ┌─> Cluster, Endpoint, Candidates   at the broker and here
+//!  lease ─> Election ───────┴─> holder: announce ─────┤
+//!  the broker's records ──────> holder: copy here ────┴─> the other clusters' records     here, for all nodes
+//!  own card  <── reach of each cluster <── Paths <── hellos
+//! ```
+//! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
+
+use super::announce::{Announcement, assign_slots, endpoint};
+use super::node_network::{Backends, ServicePort};
+use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
+use super::{Event, Input, Output, RequestId, Role};
+use crate::base::{Epoch, Instant, Machine, NodeName, Slot};
+use crate::election::{self, Election};
+use crate::model::{
+    Api, ApiError, CableKey, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Version, Write,
+};
+use crate::sync::{Index, Writer};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Name of the Lease, as Submariner has it.
+pub const LEASE: &str = "submariner-gateway-lock";
+
+/// Requests of the election carry this bit, those of the writer do not.
+const OF_ELECTION: u64 = 1 << 63;
+
+/// The kinds that gateways copy from the broker for their cluster.
+const COPIED: [Kind; 3] = [Kind::Cluster, Kind::Endpoint, Kind::Candidates];
+
+/// How a gateway daemon is set up.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatewayConfig {
+    /// Who and where.
+    pub node: NodeConfig,
+    /// The address that other clusters dial.
+    pub address: IpAddr,
+    /// Public key of the own cable device for each remote rank.
+    pub keys: Vec<CableKey>,
+    /// Unique for each process.
+    pub identity: String,
+}
+
+/// The machine of `tombolo gateway`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gateway {
+    address: IpAddr,
+    keys: Vec<CableKey>,
+    index: Index,
+    writer: Writer,
+    election: Election,
+    node: NodeSide,
+    /// While it holds the lease: the epoch of its term.
+    term: Option<Epoch>,
+    told_lease: Option<(Epoch, Option<Slot>)>,
+    exported: Backends,
+    outbox: VecDeque<Output>,
+}
+
+/// Why a gateway wakes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum GatewayWake {
+    /// The lease has to be read, renewed or given up.
+    Election,
+    /// A hello is due, or a neighbour has been silent.
+    Paths,
+    /// A write may be tried again.
+    Writer,
+}
+
+impl Gateway {
+    /// A gateway that has just started.
+    #[must_use]
+    pub fn new(config: GatewayConfig) -> Self {
+        let seed = config.node.seed;
+        let election = Election::new(election::Config {
+            lease: LEASE.into(),
+            identity: config.identity,
+            durations: election::Durations::GATEWAY,
+            seed,
+        });
+        Self {
+            address: config.address,
+            keys: config.keys,
+            index: Index::default(),
+            writer: Writer::new(seed),
+            election,
+            node: NodeSide::new(config.node),
+            term: None,
+            told_lease: None,
+            exported: Backends::new(),
+            outbox: VecDeque::new(),
+        }
+    }
+
+    fn watched(&mut self, touched: &[Key], now: Instant) {
+        let any = |kinds: &[Kind]| touched.iter().any(|key| kinds.contains(&key.kind));
+        self.see_epochs(now);
+        if any(&[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
+            self.exported = exported(&self.index);
+        }
+        if any(&[Kind::Node, Kind::Candidates]) {
+            self.node.membership(&self.index, now);
+        }
+        self.network();
+        self.reconcile();
+    }
+
+    fn network(&mut self) {
+        self.node.network(&self.index, Some((self.address, &self.keys)), &self.exported);
+    }
+
+    /// Feeds the election with what is announced for this cluster, so that a new term is above it.
+    fn see_epochs(&mut self, now: Instant) {
+        let own = &self.node.config().cluster;
+        let announced = [Api::Local, Api::Broker]
+            .into_iter()
+            .flat_map(|api| COPIED.into_iter().map(move |kind| (api, kind)))
+            .flat_map(|(api, kind)| self.index.objects(api, kind))
+            .filter_map(|(_, object)| Announcement::of(object))
+            .filter(|announcement| announcement.cluster == own)
+            .map(|announcement| announcement.epoch)
+            .max();
+        let highest = announced.max(self.node.take_heard_epoch());
+        if let Some(epoch) = highest {
+            self.elect(election::Input::Seen(epoch), now);
+        }
+    }
+
+    fn elect(&mut self, input: election::Input, now: Instant) {
+        self.election.handle(input, now);
+        self.pump_election(now);
+    }
+
+    fn pump_election(&mut self, now: Instant) {
+        let mut changed = false;
+        while let Some(output) = self.election.poll_output() {
+            match output {
+                election::Output::Read { request } => {
+                    let key = Key { kind: Kind::Lease, namespace: "".into(), name: LEASE.into() };
+                    self.outbox.push_back(Output::Read(RequestId(request | OF_ELECTION), Api::Local, key));
+                }
+                election::Output::Write { request, lease, expected } => {
+                    let write = match expected {
+                        None => Write::Create(Object::Lease(lease)),
+                        Some(version) => Write::Replace(Object::Lease(lease), version),
+                    };
+                    self.outbox.push_back(Output::Write(RequestId(request | OF_ELECTION), Api::Local, write));
+                }
+                election::Output::Elected(epoch) => {
+                    self.term = Some(epoch);
+                    self.outbox.push_back(Output::Event(Event::Elected(epoch)));
+                    changed = true;
+                }
+                election::Output::StoodDown { epoch, because } => {
+                    self.term = None;
+                    self.outbox.push_back(Output::Event(Event::StoodDown { epoch, because }));
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            self.reconcile();
+        }
+        self.tell_lease(now);
+    }
+
+    /// Tells the hellos who announces: the highest epoch on any card, or the own term.
+    fn tell_lease(&mut self, now: Instant) {
+        let Some(own) = own_candidates(&self.index, &self.node.config().cluster) else { return };
+        let slot_of = |node: &NodeName| own.by_slot.iter().find(|(_, c)| c.node == *node).map(|(slot, _)| *slot);
+        let from_cards = cards(&self.index)
+            .filter_map(|card| card.active.map(|epoch| (epoch, slot_of(&card.node))))
+            .max_by_key(|(epoch, _)| *epoch);
+        let mine = self.term.map(|epoch| (epoch, self.node.slot()));
+        let lease = mine.max(from_cards);
+        if let Some((epoch, holder)) = lease.filter(|_| lease != self.told_lease) {
+            self.told_lease = lease;
+            if self.node.lease(epoch, holder, now) {
+                self.network();
+            }
+        }
+    }
+
+    /// Says to the writer what each object of ours should be.
+    fn reconcile(&mut self) {
+        self.want_card();
+        if let Some(epoch) = self.term {
+            self.announce(epoch);
+            self.copy_from_broker();
+        }
+        self.pump_writer();
+    }
+
+    fn pump_writer(&mut self) {
+        while let Some((request, api, write)) = self.writer.poll_write() {
+            self.outbox.push_back(Output::Write(RequestId(request), api, write));
+        }
+    }
+
+    fn want_card(&mut self) {
+        if !self.index.synced(Api::Local, Kind::Gateway) {
+            return;
+        }
+        let card = Object::Gateway(Card {
+            node: self.node.config().node.clone(),
+            address: self.address,
+            keys: self.keys.clone(),
+            active: self.term,
+            reach: self.node.ways().iter().map(|(cluster, way)| (cluster.clone(), way.reach)).collect(),
+        });
+        self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
+    }
+
+    /// The holder's announcements: here and at the broker, the new one before the old ones go.
+    fn announce(&mut self, epoch: Epoch) {
+        let needed = [Kind::Node, Kind::Gateway, Kind::Cluster, Kind::Endpoint, Kind::Candidates];
+        if !needed.iter().all(|kind| self.index.synced(Api::Local, *kind)) {
+            return;
+        }
+        let config = self.node.config().clone();
+        let gateways: BTreeSet<_> = nodes(&self.index).into_values().filter(|n| n.gateway).map(|n| &n.name).collect();
+        let cards: Vec<&Card> = cards(&self.index).filter(|card| gateways.contains(&card.node)).collect();
+        let before = own_candidates(&self.index, &config.cluster);
+        let candidates = assign_slots(&config, epoch, before, &cards);
+        let endpoint = endpoint(&config, epoch, self.address);
+        let cluster = ClusterRecord {
+            cluster: config.cluster.clone(),
+            pods: config.pods.clone(),
+            services: config.services.clone(),
+            epoch,
+        };
+        let ours = [Object::Cluster(cluster), Object::Candidates(candidates), Object::Endpoint(endpoint)];
+        for api in [Api::Local, Api::Broker] {
+            if !COPIED.iter().all(|kind| self.index.synced(api, *kind)) {
+                continue;
+            }
+            for object in &ours {
+                self.want_announced(api, object, epoch);
+            }
+            let [.., endpoint] = &ours;
+            self.remove_former_endpoints(api, &endpoint.key(), epoch);
+        }
+    }
+
+    /// Writes an announcement unless a newer epoch's stands there.
+    fn want_announced(&mut self, api: Api, object: &Object, epoch: Epoch) {
+        let key = object.key();
+        let newer = self.index.get(api, &key).and_then(Announcement::of).is_some_and(|there| there.epoch > epoch);
+        if !newer {
+            self.writer.want(api, &key, Some(object), &self.index);
+        }
+    }
+
+    /// Removes this cluster's other Endpoints, once the own one is seen (R31, B04).
+    fn remove_former_endpoints(&mut self, api: Api, own: &Key, epoch: Epoch) {
+        if self.index.get(api, own).is_none() {
+            return;
+        }
+        let cluster = &self.node.config().cluster;
+        let former: Vec<Key> = self
+            .index
+            .objects(api, Kind::Endpoint)
+            .filter(|(key, _)| *key != own)
+            .filter(|(_, object)| Announcement::of(object).is_some_and(|a| a.cluster == cluster && a.epoch <= epoch))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in former {
+            self.writer.want(api, &key, None, &self.index);
+        }
+    }
+
+    /// Makes the cluster's copies of the other clusters' records equal to the broker's (R32, F1: never to an older
+    /// epoch's; F3: nothing goes before the broker's listing is complete).
+    fn copy_from_broker(&mut self) {
+        let own = self.node.config().cluster.clone();
+        for kind in COPIED {
+            if !self.index.synced(Api::Broker, kind) || !self.index.synced(Api::Local, kind) {
+                continue;
+            }
+            let foreign = |api| {
+                self.index
+                    .objects(api, kind)
+                    .filter(|(_, object)| Announcement::of(object).is_some_and(|a| *a.cluster != own))
+                    .map(|(key, object)| (key.clone(), object.clone()))
+                    .collect::<BTreeMap<Key, Object>>()
+            };
+            let (at_broker, here) = (foreign(Api::Broker), foreign(Api::Local));
+            for (key, object) in &at_broker {
+                let epoch = |o: &Object| Announcement::of(o).map(|a| a.epoch);
+                let older = here.get(key).is_some_and(|copy| epoch(copy) > epoch(object));
+                if !older {
+                    self.writer.want(Api::Local, key, Some(object), &self.index);
+                }
+            }
+            for key in here.keys().filter(|key| !at_broker.contains_key(key)) {
+                self.writer.want(Api::Local, key, None, &self.index);
+            }
+        }
+    }
+
+    fn written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
+        if id.0 & OF_ELECTION != 0 {
+            self.elect(election::Input::Written { request: id.0 & !OF_ELECTION, result }, now);
+            return;
+        }
+        if let Err(ApiError::Refused(why)) = &result {
+            let because = format!("a write was refused: {why}");
+            self.outbox.push_back(Output::Event(Event::Ignored { because }));
+        }
+        if self.writer.written(id.0, &result, now).is_some() {
+            self.reconcile();
+        }
+    }
+}
+
+impl Machine for Gateway {
+    type Input = Input;
+    type Output = Output;
+    type Reason = GatewayWake;
+
+    fn handle(&mut self, input: Input, now: Instant) {
+        match input {
+            Input::Wall(wall) => self.elect(election::Input::Wall(wall), now),
+            Input::Watched(api, event) => {
+                let listed = matches!(event, crate::model::WatchEvent::Synced(_));
+                let touched = self.index.watched(api, event);
+                if listed || !touched.is_empty() {
+                    self.watched(&touched, now);
+                }
+                self.tell_lease(now);
+            }
+            Input::Read(id, result) => {
+                let lease_of =
+                    |(object, version)| if let Object::Lease(lease) = object { Some((lease, version)) } else { None };
+                let result = result.map(|found| found.and_then(lease_of));
+                self.elect(election::Input::Answered { request: id.0 & !OF_ELECTION, result }, now);
+            }
+            Input::Written(id, result) => self.written(id, result, now),
+            Input::Hello { via, from, bytes } => {
+                if self.node.hello(via, from, bytes, now) {
+                    self.network();
+                    self.reconcile();
+                }
+                self.see_heard(now);
+            }
+            Input::Applied(Ok(())) => {}
+            Input::Applied(Err(because)) => self.node.apply_failed(&because),
+            Input::Stop => self.elect(election::Input::Stop, now),
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.pop_front().or_else(|| self.node.poll_output())
+    }
+
+    fn poll_timeout(&self) -> Option<(Instant, GatewayWake)> {
+        let election = self.election.poll_timeout().map(|(at, _)| (at, GatewayWake::Election));
+        let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
+        let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
+        [election, paths, writer].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.election.handle_timeout(now);
+        self.pump_election(now);
+        if self.node.handle_timeout(now) {
+            self.network();
+            self.reconcile();
+        }
+        if !self.writer.due(now).is_empty() {
+            self.reconcile();
+        }
+    }
+}
+
+impl Gateway {
+    fn see_heard(&mut self, now: Instant) {
+        if let Some(epoch) = self.node.take_heard_epoch() {
+            self.elect(election::Input::Seen(epoch), now);
+        }
+    }
+}
+
+impl Role for Gateway {
+    fn watches(&self) -> &'static [(Api, Kind)] {
+        &[
+            (Api::Local, Kind::Node),
+            (Api::Local, Kind::Service),
+            (Api::Local, Kind::EndpointSlice),
+            (Api::Local, Kind::ServiceExport),
+            (Api::Local, Kind::Gateway),
+            (Api::Local, Kind::Cluster),
+            (Api::Local, Kind::Endpoint),
+            (Api::Local, Kind::Candidates),
+            (Api::Broker, Kind::Cluster),
+            (Api::Broker, Kind::Endpoint),
+            (Api::Broker, Kind::Candidates),
+        ]
+    }
+}
+
+fn cards(index: &Index) -> impl Iterator<Item = &Card> {
+    index
+        .objects(Api::Local, Kind::Gateway)
+        .filter_map(|(_, object)| if let Object::Gateway(card) = object { Some(card) } else { None })
+}
+
+/// Ready backends of each port of each exported service.
+fn exported(index: &Index) -> Backends {
+    let mut found = Backends::new();
+    for (_, object) in index.objects(Api::Local, Kind::ServiceExport) {
+        let Object::ServiceExport(export) = object else { continue };
+        let key = Key {
+            kind: Kind::Service,
+            namespace: export.key.namespace.as_str().into(),
+            name: export.key.name.as_str().into(),
+        };
+        let Some(Object::Service(service)) = index.get(Api::Local, &key) else { continue };
+        let ready: BTreeSet<IpAddr> = slices(index)
+            .filter(|slice| slice.namespace == service.key.namespace && slice.service == service.key.name)
+            .flat_map(|slice| slice.backends.iter().filter(|b| b.ready).map(|b| b.address))
+            .collect();
+        for address in &service.cluster_ips {
+            for port in &service.ports {
+                let backends = ready.iter().filter(|b| b.is_ipv4() == address.is_ipv4()).map(|b| (*b, port.target));
+                let entry = ServicePort {
+                    name: service.key.to_string(),
+                    backends: backends.collect(),
+                    by_source: service.client_ip_affinity,
+                };
+                found.insert((*address, port.protocol, port.port), entry);
+            }
+        }
+    }
+    found
+}
+
+fn slices(index: &Index) -> impl Iterator<Item = &EndpointSlice> {
+    index
+        .objects(Api::Local, Kind::EndpointSlice)
+        .filter_map(|(_, object)| if let Object::EndpointSlice(slice) = object { Some(slice) } else { None })
+}

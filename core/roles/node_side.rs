@@ -1,0 +1,280 @@
+//! What gateway and route agent share: this node's sessions with its neighbours, and the network that follows.
+
+use super::addresses::overlay_address;
+use super::node_network::{Backends, Known, OwnCandidate, node_network};
+use super::{Event, Output, Via};
+use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
+use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Kind, Node, Object};
+use crate::network::Wanted;
+use crate::paths::{self, Me, Neighbour, Paths, Way};
+use crate::sync::Index;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Who and where a daemon on a node is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeConfig {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node.
+    pub node: NodeName,
+    /// Pod ranges of the cluster.
+    pub pods: Vec<Cidr>,
+    /// Service ranges of the cluster.
+    pub services: Vec<Cidr>,
+    /// How cables carry packets.
+    pub driver: CableDriver,
+    /// Spreads timers.
+    pub seed: u64,
+    /// When the process started.
+    pub boot: Instant,
+}
+
+/// See the module docs.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct NodeSide {
+    config: NodeConfig,
+    paths: Option<(Me, Paths)>,
+    /// Where each is reached; to a worker, remote candidates are only names.
+    neighbours: BTreeMap<Neighbour, Option<(Via, IpAddr)>>,
+    senders: BTreeMap<(Via, IpAddr), Neighbour>,
+    ways: Arc<BTreeMap<ClusterId, Way>>,
+    wanted: Option<Arc<Wanted>>,
+    outbox: VecDeque<Output>,
+    /// The highest epoch heard in hellos, until it is taken.
+    heard_epoch: Option<Epoch>,
+}
+
+impl NodeSide {
+    pub(super) fn new(config: NodeConfig) -> Self {
+        Self {
+            config,
+            paths: None,
+            neighbours: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            ways: Arc::default(),
+            wanted: None,
+            outbox: VecDeque::new(),
+            heard_epoch: None,
+        }
+    }
+
+    pub(super) fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    pub(super) fn ways(&self) -> &BTreeMap<ClusterId, Way> {
+        &self.ways
+    }
+
+    /// The own slot, once the cluster's candidates are known and this node is one.
+    pub(super) fn slot(&self) -> Option<Slot> {
+        match self.paths.as_ref()?.0 {
+            Me::Candidate(slot) => Some(slot),
+            Me::Worker => None,
+        }
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.pop_front()
+    }
+
+    pub(super) fn take_heard_epoch(&mut self) -> Option<Epoch> {
+        self.heard_epoch.take()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.paths.as_ref().and_then(|(_, paths)| paths.poll_timeout()).map(|(at, _)| at)
+    }
+
+    /// Takes a hello. True if the paths changed.
+    pub(super) fn hello(&mut self, via: Via, from: IpAddr, bytes: Vec<u8>, now: Instant) -> bool {
+        let Some(neighbour) = self.senders.get(&(via, from)) else {
+            // A stranger, or a neighbour that this node has not been told of yet: it will say hello again.
+            return false;
+        };
+        self.feed(paths::Input::Hello { from: neighbour.clone(), bytes }, now)
+    }
+
+    pub(super) fn lease(&mut self, epoch: Epoch, holder: Option<Slot>, now: Instant) -> bool {
+        self.feed(paths::Input::Lease { epoch, holder }, now)
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        if let Some((_, paths)) = &mut self.paths {
+            paths.handle_timeout(now);
+        }
+        self.pump()
+    }
+
+    fn feed(&mut self, input: paths::Input, now: Instant) -> bool {
+        if let Some((_, paths)) = &mut self.paths {
+            paths.handle(input, now);
+        }
+        self.pump()
+    }
+
+    /// Passes on what the paths machine wants. True if the ways changed.
+    fn pump(&mut self) -> bool {
+        let mut changed = false;
+        while let Some(output) = self.paths.as_mut().and_then(|(_, paths)| paths.poll_output()) {
+            match output {
+                paths::Output::Send { to, bytes } => {
+                    if let Some(Some((via, address))) = self.neighbours.get(&to) {
+                        self.outbox.push_back(Output::Send { via: *via, to: *address, bytes });
+                    }
+                }
+                paths::Output::Ways(ways) => {
+                    self.tell_changes(&ways);
+                    self.ways = ways;
+                    changed = true;
+                }
+                paths::Output::Epoch(epoch) => self.heard_epoch = self.heard_epoch.max(Some(epoch)),
+                paths::Output::Ignored(because) => self.outbox.push_back(Output::Event(Event::Ignored { because })),
+            }
+        }
+        changed
+    }
+
+    fn tell_changes(&mut self, ways: &BTreeMap<ClusterId, Way>) {
+        for (cluster, way) in ways {
+            let Some(choice) = &way.choice else { continue };
+            let before = self.ways.get(cluster).and_then(|way| way.choice.as_ref());
+            let pair = (choice.local, choice.remote);
+            let cluster = cluster.clone();
+            if choice.alive
+                && before.is_none_or(|b| !b.alive || (b.version, b.local, b.remote) != (choice.version, pair.0, pair.1))
+            {
+                let event = Event::PathChosen { cluster, version: choice.version, pair };
+                self.outbox.push_back(Output::Event(event));
+            } else if !choice.alive && before.is_some_and(|b| b.alive) {
+                self.outbox.push_back(Output::Event(Event::PathDead { cluster, version: choice.version }));
+            }
+        }
+    }
+
+    /// Takes what the API shows: who the neighbours are.
+    pub(super) fn membership(&mut self, index: &Index, now: Instant) {
+        let Some(own) = own_candidates(index, &self.config.cluster) else { return };
+        let slot = own.by_slot.iter().find(|(_, candidate)| candidate.node == self.config.node).map(|(slot, _)| *slot);
+        let me = slot.map_or(Me::Worker, Me::Candidate);
+        let neighbours = self.find_neighbours(index, own, me);
+        let known_as_me = self.paths.as_ref().is_some_and(|(was, _)| *was == me);
+        if known_as_me && neighbours == self.neighbours {
+            return;
+        }
+        if !known_as_me {
+            let config = paths::Config {
+                cluster: self.config.cluster.clone(),
+                node: self.config.node.clone(),
+                me,
+                seed: self.config.seed,
+                boot: now,
+            };
+            self.paths = Some((me, Paths::new(config)));
+        }
+        self.senders = neighbours.iter().filter_map(|(n, at)| at.map(|at| (at, n.clone()))).collect();
+        let names: BTreeSet<Neighbour> = neighbours.keys().cloned().collect();
+        self.neighbours = neighbours;
+        self.feed(paths::Input::Neighbours(names), now);
+    }
+
+    fn find_neighbours(&self, index: &Index, own: &Candidates, me: Me) -> BTreeMap<Neighbour, Option<(Via, IpAddr)>> {
+        let cluster = &self.config.cluster;
+        let mut found = BTreeMap::new();
+        for node in nodes(index).into_values().filter(|node| node.name != self.config.node) {
+            let slot = own.by_slot.iter().find(|(_, candidate)| candidate.node == node.name).map(|(slot, _)| *slot);
+            let neighbour = match (slot, me) {
+                (Some(slot), _) => Neighbour::Own { slot },
+                (None, Me::Candidate(_)) => Neighbour::Worker { node: node.name.clone() },
+                (None, Me::Worker) => continue,
+            };
+            found.insert(neighbour, Some((Via::Overlay, overlay_address(cluster, &node.uid))));
+        }
+        for (cluster, candidates) in remote_candidates(index, cluster) {
+            for (slot, candidate) in &candidates.by_slot {
+                let neighbour = Neighbour::Remote { cluster: cluster.clone(), slot: *slot };
+                let in_cable = (Via::Cable(*slot), candidate.probe);
+                found.insert(neighbour, matches!(me, Me::Candidate(_)).then_some(in_cable));
+            }
+        }
+        found
+    }
+
+    /// Computes the network anew and gives it out if it differs.
+    pub(super) fn network(&mut self, index: &Index, candidate: Option<(IpAddr, &[CableKey])>, exported: &Backends) {
+        let config = &self.config;
+        let nodes = nodes(index);
+        let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, &config.cluster)) else { return };
+        let remote: BTreeMap<_, _> = remote_candidates(index, &config.cluster).collect();
+        let remote_clusters: BTreeMap<_, _> = remote_clusters(index, &config.cluster).collect();
+        let known = Known {
+            cluster: &config.cluster,
+            pods: &config.pods,
+            services: &config.services,
+            node,
+            nodes: &nodes,
+            own,
+            candidate: self.slot().zip(candidate).map(|(slot, (address, keys))| OwnCandidate { slot, address, keys }),
+            driver: config.driver,
+            remote: &remote,
+            remote_clusters: &remote_clusters,
+            ways: &self.ways,
+            exported,
+        };
+        let wanted = node_network(&known);
+        if self.wanted.as_deref() != Some(&wanted) {
+            let wanted = Arc::new(wanted);
+            self.wanted = Some(wanted.clone());
+            self.outbox.push_back(Output::Network(wanted));
+        }
+    }
+
+    /// Says the last wanted network again, after it could not be applied.
+    pub(super) fn apply_failed(&mut self, because: &str) {
+        self.outbox.push_back(Output::Event(Event::Ignored { because: format!("network not applied: {because}") }));
+        if let Some(wanted) = &self.wanted {
+            self.outbox.push_back(Output::Network(wanted.clone()));
+        }
+    }
+}
+
+/// All nodes of the cluster.
+pub(super) fn nodes(index: &Index) -> BTreeMap<NodeName, &Node> {
+    index
+        .objects(Api::Local, Kind::Node)
+        .filter_map(|(_, object)| if let Object::Node(node) = object { Some((node.name.clone(), node)) } else { None })
+        .collect()
+}
+
+fn candidates(index: &Index) -> impl Iterator<Item = &Candidates> {
+    index
+        .objects(Api::Local, Kind::Candidates)
+        .filter_map(|(_, object)| if let Object::Candidates(candidates) = object { Some(candidates) } else { None })
+}
+
+/// The own cluster's candidates, as announced.
+pub(super) fn own_candidates<'a>(index: &'a Index, cluster: &ClusterId) -> Option<&'a Candidates> {
+    candidates(index).find(|candidates| candidates.cluster == *cluster)
+}
+
+fn remote_candidates<'a>(
+    index: &'a Index,
+    own: &'a ClusterId,
+) -> impl Iterator<Item = (ClusterId, &'a Candidates)> + 'a {
+    candidates(index).filter(move |c| c.cluster != *own).map(|c| (c.cluster.clone(), c))
+}
+
+fn remote_clusters<'a>(
+    index: &'a Index,
+    own: &'a ClusterId,
+) -> impl Iterator<Item = (ClusterId, &'a ClusterRecord)> + 'a {
+    index
+        .objects(Api::Local, Kind::Cluster)
+        .filter_map(|(_, object)| if let Object::Cluster(record) = object { Some(record) } else { None })
+        .filter(move |record| record.cluster != *own)
+        .map(|record| (record.cluster.clone(), record))
+}

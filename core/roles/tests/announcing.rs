@@ -1,0 +1,226 @@
+//! What a gateway announces, when it holds the lease and when it does not.
+
+use super::cluster::{Apis, candidates, cluster, node, record, west};
+use crate::base::{Epoch, Instant, Machine, Wall};
+use crate::model::{Api, ApiError, Endpoint, Kind, Object};
+use crate::roles::{Event, Gateway, Input, Output, Role};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// One gateway and two APIs that answer at once.
+struct Scene {
+    gateway: Gateway,
+    apis: Apis,
+    now: Instant,
+    events: Vec<Event>,
+    /// The broker answers nothing.
+    broker_down: bool,
+    inputs: VecDeque<Input>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut apis = Apis::default();
+        for object in [node("gw-a", 1, 0, true), node("gw-b", 1, 1, true), node("worker", 1, 2, false)] {
+            apis.put(Api::Local, object);
+        }
+        Self {
+            gateway: Gateway::new(west("gw-a", 0)),
+            apis,
+            now: Instant::ZERO,
+            events: vec![],
+            broker_down: false,
+            inputs: VecDeque::from([Input::Wall(Wall::from_unix_secs(1_000))]),
+        }
+    }
+
+    fn list(&mut self, api: Api) {
+        for (watched, kind) in self.gateway.watches() {
+            if *watched == api {
+                self.inputs.extend(self.apis.listing(api, *kind).into_iter().map(|event| Input::Watched(api, event)));
+            }
+        }
+    }
+
+    fn show(&mut self, api: Api, object: Object) {
+        let event = self.apis.put(api, object);
+        self.inputs.push_back(Input::Watched(api, event));
+    }
+
+    /// Lets so much time pass, everything answered at once.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.settle();
+            let Some((at, _)) = self.gateway.poll_timeout().filter(|(at, _)| *at <= end) else { break };
+            self.now = at;
+            self.gateway.handle_timeout(at);
+        }
+        self.now = end;
+    }
+
+    fn settle(&mut self) {
+        loop {
+            while let Some(output) = self.gateway.poll_output() {
+                self.carry_out(output);
+            }
+            let Some(input) = self.inputs.pop_front() else { return };
+            self.gateway.handle(input, self.now);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Read(id, api, key) => {
+                let found = self.apis.get(api, &key).map(|(object, version)| (object.clone(), version));
+                self.inputs.push_back(Input::Read(id, Ok(found)));
+            }
+            Output::Write(id, Api::Broker, _) if self.broker_down => {
+                self.inputs.push_back(Input::Written(id, Err(ApiError::Unreachable)));
+            }
+            Output::Write(id, api, write) => {
+                let done = self.apis.write(api, &write);
+                self.inputs.push_back(Input::Written(id, done.clone().map(|(version, _)| version)));
+                if let Ok((_, event)) = done {
+                    self.inputs.push_back(Input::Watched(api, event));
+                }
+            }
+            Output::Event(event) => self.events.push(event),
+            Output::Network(_) => self.inputs.push_back(Input::Applied(Ok(()))),
+            Output::Send { .. } | Output::Dns(_) => {}
+        }
+    }
+
+    fn endpoints(&self, api: Api) -> Vec<(&str, u64)> {
+        self.apis
+            .of_kind(api, Kind::Endpoint)
+            .into_iter()
+            .map(|object| match object {
+                Object::Endpoint(e) => (e.node.as_str(), e.epoch.0),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+}
+
+fn endpoint_of_gw_b(epoch: u64) -> Object {
+    Object::Endpoint(Endpoint {
+        cluster: cluster("west"),
+        cable_name: "submariner-cable-west-172-16-1-11".into(),
+        node: super::cluster::node_name("gw-b"),
+        private_ip: super::cluster::address(1, 1),
+        public_ip: None,
+        subnets: vec![],
+        driver: crate::model::CableDriver::Wireguard,
+        epoch: Epoch(epoch),
+    })
+}
+
+#[test]
+fn the_holder_announces_here_and_at_the_broker_and_copies_the_others() {
+    let mut scene = Scene::new();
+    scene.show(Api::Broker, record("east", 2, 7));
+    scene.show(Api::Broker, candidates("east", 2, 7, &[("gw-a", 0)]));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    assert_eq!(scene.events.first(), Some(&Event::Elected(Epoch(1_001))));
+    for api in [Api::Local, Api::Broker] {
+        assert_eq!(scene.endpoints(api), [("gw-a", 1_001)]);
+    }
+    let copied = scene.apis.get(Api::Local, &record("east", 2, 7).key()).map(|(object, _)| object.clone());
+    assert_eq!(copied, Some(record("east", 2, 7)));
+}
+
+#[test]
+fn a_new_holder_is_the_only_endpoint_in_both_places_b04() {
+    let mut scene = Scene::new();
+    scene.show(Api::Local, endpoint_of_gw_b(900));
+    scene.show(Api::Broker, endpoint_of_gw_b(900));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    // Whoever knows of an epoch does not take a missing lease for a free one.
+    scene.run(Duration::from_secs(20));
+    for api in [Api::Local, Api::Broker] {
+        assert_eq!(scene.endpoints(api).iter().map(|(node, _)| *node).collect::<Vec<_>>(), ["gw-a"], "{api}");
+    }
+}
+
+#[test]
+fn an_older_epoch_at_the_broker_does_not_replace_a_newer_copy() {
+    let mut scene = Scene::new();
+    scene.show(Api::Local, record("east", 2, 9));
+    scene.show(Api::Broker, record("east", 3, 8));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    let copy = scene.apis.get(Api::Local, &record("east", 2, 9).key()).map(|(object, _)| object.clone());
+    assert_eq!(copy, Some(record("east", 2, 9)));
+}
+
+#[test]
+fn nothing_is_withdrawn_while_the_broker_has_not_been_listed() {
+    let mut scene = Scene::new();
+    scene.broker_down = true;
+    scene.show(Api::Local, record("east", 2, 9));
+    scene.list(Api::Local);
+    scene.run(Duration::from_secs(60));
+    assert!(scene.apis.get(Api::Local, &record("east", 2, 9).key()).is_some());
+    assert_eq!(scene.endpoints(Api::Local), [("gw-a", 1_001)], "the own API learns of the holder all the same");
+}
+
+#[test]
+fn a_record_that_is_gone_at_the_broker_is_gone_here_b48() {
+    let mut scene = Scene::new();
+    scene.show(Api::Broker, record("east", 2, 7));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    let key = record("east", 2, 7).key();
+    let (_, version) = scene.apis.get(Api::Broker, &key).unwrap();
+    scene.apis.write(Api::Broker, &crate::model::Write::Delete(key.clone(), version)).unwrap();
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    assert!(scene.apis.get(Api::Local, &key).is_none());
+}
+
+#[test]
+fn without_the_lease_a_gateway_writes_its_card_and_nothing_else() {
+    let mut scene = Scene::new();
+    let lease = crate::model::Lease {
+        name: crate::roles::LEASE.into(),
+        holder: Some("gw-b-1".into()),
+        duration: Duration::from_secs(15),
+        acquired: Wall::from_unix_secs(1),
+        renewed: Wall::from_unix_secs(1),
+        transitions: 0,
+        epoch: Epoch(950),
+    };
+    scene.apis.put(Api::Local, Object::Lease(lease));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(10));
+    assert_eq!(scene.events, vec![]);
+    assert_eq!(scene.endpoints(Api::Broker), []);
+    assert_eq!(scene.apis.of_kind(Api::Local, Kind::Gateway).len(), 1);
+    scene.run(Duration::from_secs(10));
+    assert!(matches!(scene.events.first(), Some(Event::Elected(epoch)) if *epoch > Epoch(1_000)), "{:?}", scene.events);
+}
+
+#[test]
+fn losing_the_lease_leaves_records_and_network_as_they_are_b01() {
+    let mut scene = Scene::new();
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    let before = scene.apis.of_kind(Api::Broker, Kind::Endpoint).len();
+    let event = scene.apis.put(Api::Local, candidates("west", 1, 1_001, &[("gw-a", 0)]));
+    scene.inputs.push_back(Input::Watched(Api::Local, event));
+    scene.settle();
+    scene.gateway.handle(Input::Stop, scene.now);
+    scene.settle();
+    assert!(scene.events.iter().any(|event| matches!(event, Event::StoodDown { .. })));
+    assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Endpoint).len(), before);
+}

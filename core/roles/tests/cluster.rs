@@ -1,0 +1,182 @@
+//! Two APIs in memory, and objects to put there.
+
+use crate::base::{ClusterId, Epoch, Instant, NodeName, Slot};
+use crate::base::{Label, Wall};
+use crate::model::{
+    Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, EndpointSlice,
+    Gateway as Card, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport, ServiceKey, ServiceType, Version,
+    WatchEvent, Write,
+};
+use crate::roles::addresses::probe_address;
+use crate::roles::{GatewayConfig, NodeConfig};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Both APIs of a cluster, as stores.
+#[derive(Clone, Debug, Default)]
+pub struct Apis {
+    objects: BTreeMap<(Api, Key), (Object, u64)>,
+    revision: u64,
+}
+
+impl Apis {
+    /// Puts an object there and gives the event that a watch would show.
+    pub fn put(&mut self, api: Api, object: Object) -> WatchEvent {
+        self.revision += 1;
+        self.objects.insert((api, object.key()), (object.clone(), self.revision));
+        WatchEvent::Applied(object, version(self.revision))
+    }
+
+    pub fn get(&self, api: Api, key: &Key) -> Option<(&Object, Version)> {
+        self.objects.get(&(api, key.clone())).map(|(object, revision)| (object, version(*revision)))
+    }
+
+    pub fn of_kind(&self, api: Api, kind: Kind) -> Vec<&Object> {
+        self.objects.iter().filter(|((a, k), _)| (*a, k.kind) == (api, kind)).map(|(_, (object, _))| object).collect()
+    }
+
+    /// Carries out a write as an API server would.
+    pub fn write(&mut self, api: Api, write: &Write) -> Result<(Version, WatchEvent), ApiError> {
+        let key = write.key();
+        let there = self.get(api, &key).map(|(_, version)| version);
+        let expected = match write {
+            Write::Create(_) => None,
+            Write::Replace(_, version) | Write::Delete(_, version) => Some(version.clone()),
+        };
+        if there != expected {
+            return Err(ApiError::Conflict);
+        }
+        let event = match write {
+            Write::Create(object) | Write::Replace(object, _) => self.put(api, object.clone()),
+            Write::Delete(key, _) => {
+                self.revision += 1;
+                self.objects.remove(&(api, key.clone()));
+                WatchEvent::Deleted(key.clone())
+            }
+        };
+        Ok((version(self.revision), event))
+    }
+
+    /// A complete listing of a kind.
+    pub fn listing(&self, api: Api, kind: Kind) -> Vec<WatchEvent> {
+        let mut events = vec![WatchEvent::Began(kind)];
+        events.extend(
+            self.objects
+                .iter()
+                .filter(|((a, key), _)| (*a, key.kind) == (api, kind))
+                .map(|(_, (object, revision))| WatchEvent::Applied(object.clone(), version(*revision))),
+        );
+        events.push(WatchEvent::Synced(kind));
+        events
+    }
+}
+
+fn version(revision: u64) -> Version {
+    Version(format!("{revision}").as_str().into())
+}
+
+pub fn cluster(name: &str) -> ClusterId {
+    ClusterId::new(name).unwrap()
+}
+
+pub fn node_name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub fn slot(number: u8) -> Slot {
+    Slot::try_from(number).unwrap()
+}
+
+/// Node `index` of site `site`.
+pub fn address(site: u8, index: u8) -> IpAddr {
+    IpAddr::from([172, 16, site, 10 + index])
+}
+
+pub fn keys(site: u8, index: u8) -> Vec<CableKey> {
+    (1..=4).map(|rank| CableKey([site * 32 + index * 4 + rank; 32])).collect()
+}
+
+pub fn node(name: &str, site: u8, index: u8, gateway: bool) -> Object {
+    Object::Node(Node {
+        name: node_name(name),
+        uid: format!("uid-{site}-{name}"),
+        addresses: vec![address(site, index)],
+        pod_ranges: vec![format!("10.{site}.{}.0/24", index + 1).parse().unwrap()],
+        gateway,
+    })
+}
+
+pub fn card(name: &str, site: u8, index: u8, active: Option<u64>) -> Object {
+    Object::Gateway(Card {
+        node: node_name(name),
+        address: address(site, index),
+        keys: keys(site, index),
+        active: active.map(Epoch),
+        reach: BTreeMap::new(),
+    })
+}
+
+pub fn record(name: &str, site: u8, epoch: u64) -> Object {
+    Object::Cluster(ClusterRecord {
+        cluster: cluster(name),
+        pods: vec![format!("10.{site}.0.0/16").parse().unwrap()],
+        services: vec![format!("10.{}.0.0/16", 100 + u32::from(site)).parse().unwrap()],
+        epoch: Epoch(epoch),
+    })
+}
+
+/// Candidates of a cluster in order of slots, each node with its index.
+pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Object {
+    let by_slot = Slot::all().into_iter().zip(nodes).map(|(slot, (node, index))| {
+        let candidate = Candidate {
+            node: node_name(node),
+            address: address(site, *index),
+            keys: keys(site, *index),
+            probe: probe_address(&cluster(name), slot),
+        };
+        (slot, candidate)
+    });
+    Object::Candidates(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
+}
+
+pub fn web() -> [Object; 3] {
+    let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
+    let backend = |address: [u8; 4], ready| Backend { address: IpAddr::from(address), node: None, ready };
+    [
+        Object::Service(Service {
+            key: key.clone(),
+            service_type: ServiceType::ClusterIp,
+            cluster_ips: vec![IpAddr::from([10, 101, 0, 10])],
+            ports: vec![Port { name: None, protocol: Protocol::Tcp, port: 80, target: 8080 }],
+            client_ip_affinity: false,
+        }),
+        Object::EndpointSlice(EndpointSlice {
+            namespace: key.namespace.clone(),
+            name: "web-1".into(),
+            service: key.name.clone(),
+            backends: vec![backend([10, 1, 3, 10], true), backend([10, 1, 3, 11], false)],
+        }),
+        Object::ServiceExport(ServiceExport { key, created: Wall::from_unix_secs(1) }),
+    ]
+}
+
+/// The set-up of node `index` of west, which is site 1.
+pub fn west(name: &str, index: u8) -> GatewayConfig {
+    GatewayConfig {
+        node: NodeConfig {
+            cluster: cluster("west"),
+            node: node_name(name),
+            pods: vec!["10.1.0.0/16".parse().unwrap()],
+            services: vec!["10.101.0.0/16".parse().unwrap()],
+            driver: CableDriver::Wireguard,
+            seed: u64::from(index),
+            boot: Instant::ZERO,
+        },
+        address: address(1, index),
+        keys: keys(1, index),
+        identity: format!("{name}-1"),
+    }
+}

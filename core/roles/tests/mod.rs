@@ -1,0 +1,6 @@
+//! Tests of the composed machines: a small cluster whose APIs answer at once, and what its gateways do in it.
+
+mod announcing;
+mod cluster;
+mod laws;
+mod network;
