@@ -181,7 +181,7 @@ impl Election {
             None if self.seen == Epoch(0) => (None, Epoch(0)),
             None => (Some(view.changed + patience), Epoch(0)),
             Some((lease, _)) if lease.holder.is_none() || self.is_mine(lease) => (None, lease.epoch),
-            Some((lease, _)) => (None, lease.epoch),
+            Some((lease, _)) => (Some(view.changed + lease.duration), lease.epoch),
         };
         // Somebody announced of whom the Lease knows nothing: it was lost, or set back.
         let unrecorded = self.rival.filter(|(epoch, _)| *epoch > recorded).map(|(_, at)| at + patience);

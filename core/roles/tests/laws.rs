@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-const CASES: u32 = 6;
+const CASES: u32 = 8;
 
 /// A cluster around one node's daemon, with APIs that answer late, in vain or not at all, and hellos that are echoes.
 struct Around<M> {
@@ -165,11 +165,11 @@ impl Subject for Around<RouteAgent> {
 #[test]
 fn the_gateway_keeps_the_laws() {
     let proof = prove::<Around<Gateway>>(CASES);
-    assert!(proof.answers > 60 && proof.wakes > 1_000, "{proof:?}");
+    assert!(proof.answers > 20 && proof.wakes > 400, "{proof:?}");
 }
 
 #[test]
 fn the_route_agent_keeps_the_laws() {
     let proof = prove::<Around<RouteAgent>>(CASES);
-    assert!(proof.outputs > 400 && proof.wakes > 400, "{proof:?}");
+    assert!(proof.outputs > 200 && proof.wakes > 200, "{proof:?}");
 }
