@@ -165,6 +165,13 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_connects_first_and_is_refused_later_may_fail() {
+        let facts = [tried(50, failed("no answer"))];
+        let expect = vec![connects(When::By(secs(10))), refused(When::During(secs(40), secs(50)))];
+        assert_eq!(watch(vec![], expect, &facts), [""; 0]);
+    }
+
+    #[test]
     fn a_flow_that_should_be_refused_or_whose_service_is_gone_may_fail() {
         let facts = [tried(50, failed("no such name"))];
         assert_eq!(watch(vec![], vec![refused(When::By(secs(10)))], &facts), [""; 0]);

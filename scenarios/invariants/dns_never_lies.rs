@@ -304,6 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn an_address_whose_export_ended_during_an_outage_is_forgiven_until_the_bound_after_it() {
+        let mut timeline = unexport();
+        timeline.insert(0, act(15, Verb::Api(ApiRef::Broker, ApiFault::Down)));
+        timeline.push(act(40, Verb::Api(ApiRef::Broker, ApiFault::Healthy)));
+        let mut facts = working();
+        facts.extend([asked(39, "NOERROR", &[WEB_IP]), asked(49, "NOERROR", &[WEB_IP])]);
+        assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
+        facts.push(asked(51, "NOERROR", &[WEB_IP]));
+        assert_eq!(watch(timeline, &facts).len(), 1);
+    }
+
+    #[test]
+    fn a_name_may_be_unknown_just_after_an_api_lost_all() {
+        let emptied = vec![act(20, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::RestartedEmpty))];
+        let mut facts = working();
+        facts.push(asked(25, "NXDOMAIN", &[]));
+        assert_eq!(watch(emptied.clone(), &facts), [""; 0]);
+        facts.push(asked(31, "NXDOMAIN", &[]));
+        assert_eq!(watch(emptied, &facts).len(), 1);
+    }
+
+    #[test]
     fn an_address_behind_a_lost_path_is_caught_after_its_bound() {
         let card = |on, reach| gateway(on, None, &[("east", reach)]);
         let says = |at, on, change, reach| {

@@ -79,8 +79,7 @@ impl NoEarlySweep {
             return None;
         }
         let origin = ApiRef::Cluster(cluster.clone());
-        (*api != origin && self.mirror.get(&origin, key).is_some())
-            .then(|| format!("it still stands in {cluster}, where it comes from"))
+        self.mirror.get(&origin, key).map(|_| format!("it still stands in {cluster}, where it comes from"))
     }
 
     fn superseded(&self, api: &ApiRef, cluster: &ClusterId, epoch: Epoch) -> bool {

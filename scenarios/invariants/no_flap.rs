@@ -134,6 +134,15 @@ mod tests {
     }
 
     #[test]
+    fn a_lossy_link_may_cost_a_change() {
+        let mut lossy = scenario(vec![], vec![]);
+        lossy.links.default.loss_millionths = 200_000;
+        let mut facts = life();
+        facts.push(fact(secs(61), A, path("east", 2, 2, 1)));
+        assert_eq!(broken(&mut NoFlap::of(&lossy), &facts, secs(90)), [""; 0]);
+    }
+
+    #[test]
     fn leases_may_be_lost_while_an_api_is_slow() {
         let slow = act(20, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Slow(secs(6))));
         let mut facts = life();

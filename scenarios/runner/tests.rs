@@ -50,6 +50,28 @@ fn active_gateway_is_the_last_one_elected_that_still_leads() {
 }
 
 #[test]
+fn an_election_of_an_older_epoch_that_is_told_late_changes_nothing() {
+    let mut script = leading();
+    script.push(fact(secs(3), "west/gw-b gateway", elected(4)));
+    let mut stage = Rehearsal::new(script);
+    play(&scenario(vec![act(10, Verb::PowerOff(at("west/active-gateway")))], vec![]), &mut stage);
+    assert_eq!(stage.acts, [(secs(10), Fault::PowerOff(cluster("west"), node("gw-a")))]);
+}
+
+#[test]
+fn a_broken_invariant_fails_the_run_whatever_the_verdicts_say() {
+    let mut script = leading();
+    script.push(fact(secs(3), "west/gw-b gateway", elected(5)));
+    let report = play(&scenario(vec![], vec![connects(When::By(secs(5)))]), &mut Rehearsal::new(script));
+    assert_eq!(report.verdicts[0].judgement, Judgement::Met);
+    assert_eq!(report.judgement(), Judgement::Failed);
+    assert_eq!(report.watches[0].broken, 1);
+    assert!(report.table().contains(
+        "broken  One announcer at 3.000s: west/gw-a gateway and west/gw-b gateway both announce west in epoch 5"
+    ));
+}
+
+#[test]
 fn a_gateway_that_stood_down_or_died_is_not_active() {
     for (place, ends) in [
         ("west/gw-a gateway", stood_down(5)),
@@ -283,6 +305,10 @@ fn settled_forgives_renewals_and_heartbeats_only() {
     ];
     let met = verdict(settled(), Rehearsal::new(script.clone()));
     assert_eq!((met.judgement, met.at), (Judgement::Met, Some(secs(2))));
+    // Written anew after an API lost all, the same words are a write.
+    let mut anew = script.clone();
+    anew.push(fact(secs(8), "west api", wrote(by, Change::Created, gateway("gw-a", Some(5), &[]))));
+    assert_eq!(verdict(settled(), Rehearsal::new(anew)).judgement, Judgement::Failed);
     script.push(fact(secs(8), "west api", wrote(by, Change::Replaced, lease("gw-b", 6, 8))));
     let moved = verdict(settled(), Rehearsal::new(script));
     assert_eq!((moved.judgement, moved.at), (Judgement::Failed, Some(secs(8))));
