@@ -389,6 +389,14 @@ fn the_same_script_gives_the_same_hash_and_another_one_another() {
 }
 
 #[test]
+fn facts_that_were_recorded_are_judged_as_the_run_judged_them() {
+    let mut stage = Rehearsal::new(leading()).with_outages(&[(0, 1_500), (20_000, 21_200)]);
+    let scenario = scenario(vec![], vec![connects(When::By(secs(10))), outage(15, 30, secs(1)), refused(When::Always)]);
+    let report = play(&scenario, &mut stage);
+    assert_eq!(crate::judge(&scenario, &report.facts, report.ended), report.verdicts);
+}
+
+#[test]
 fn the_report_reads_as_a_table_and_as_json() {
     let mut stage = Rehearsal::new(leading()).with_outages(&[(0, 1_500), (20_000, 21_200)]);
     let timeline = vec![act(20, Verb::PowerOff(at("west/active-gateway")))];
