@@ -31,8 +31,8 @@ pub struct Contents<'a, I> {
     pub serial: u32,
 }
 
-/// An immutable clusterset zone. To change it, build another: what both have in common is cheap to build again, and to
-/// swap is to swap one pointer.
+/// An immutable clusterset zone. To change it, make another: they share what they have in common, and to swap is to swap
+/// one pointer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Table {
     zone: Zone,
@@ -78,6 +78,28 @@ impl Table {
         }
         let ttl_s = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         Self { zone: zone.clone(), ttl_s, serial, synced, services }
+    }
+
+    /// This table with `service` as `import` has it, or without it. All else is shared. `local` and `reach` as in
+    /// [`Contents`].
+    #[must_use]
+    pub fn with_service(
+        &self,
+        service: &ServiceKey,
+        import: Option<&Import>,
+        local: &ClusterId,
+        reach: &BTreeMap<ClusterId, Reach>,
+    ) -> Self {
+        let mut table = self.clone();
+        let in_namespace = table.services.entry(service.namespace.clone()).or_default();
+        match import {
+            Some(import) => in_namespace.insert(service.name.clone(), Arc::new(Owner::of(import, local, reach))),
+            None => in_namespace.remove(&service.name),
+        };
+        if in_namespace.is_empty() {
+            table.services.remove(&service.namespace);
+        }
+        table
     }
 
     /// The same content under another serial number.

@@ -10,6 +10,8 @@
 
 pub mod addresses;
 mod announce;
+mod discovery;
+mod dns;
 mod gateway;
 mod node_network;
 mod node_side;
@@ -18,6 +20,8 @@ mod route_agent;
 mod tests;
 mod vocabulary;
 
+pub use discovery::{Discovery, DiscoveryWake};
+pub use dns::{Dns, DnsWake};
 pub use gateway::{Gateway, GatewayConfig, GatewayWake, LEASE};
 pub use node_network::{cable_link, overlay_link};
 pub use node_side::NodeConfig;

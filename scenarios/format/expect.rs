@@ -18,8 +18,7 @@ const KINDS: Choice = Choice {
 /// The times.
 const TIMES: Choice = Choice { kind: "time", article: "a", known: &["by", "during", "always"] };
 /// Both.
-pub(super) const KEYS: &[&str] =
-    &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
+const KEYS: &[&str] = &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
 
 const RCODES: [&str; 6] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"];
 

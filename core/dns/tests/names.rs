@@ -207,3 +207,16 @@ fn tables_differ_in_what_they_say_and_not_in_their_number() {
     assert!(!one.says_the_same_as(&world("east").lost("west").table()));
     assert_eq!((one.names(), one.serial(), again.serial()), (1, 7, 8));
 }
+
+#[test]
+fn a_table_changed_service_by_service_is_the_one_built_from_all() {
+    let full = world("east").with(import("db.data", ServiceType::Headless, &[("west", source(&["10.1.1.5"], true))]));
+    let one = world("east").table();
+    let grown = one.with_service(&key("db.data"), full.imports.last(), &full.local, &full.reach);
+    assert_eq!(grown, full.table());
+    assert_eq!(
+        grown.with_service(&key("db.data"), None, &full.local, &full.reach),
+        one,
+        "its namespace is gone as well"
+    );
+}

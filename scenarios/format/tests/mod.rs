@@ -3,7 +3,6 @@
 mod broken;
 mod garbage;
 mod meaning;
-mod readme;
 
 use super::parse;
 use std::fs;

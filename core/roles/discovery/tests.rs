@@ -1,0 +1,373 @@
+//! Several clusters with one broker, and what their discoveries make of it.
+
+mod world;
+
+use super::*;
+use crate::base::laws::{Subject, prove};
+use crate::base::{Rng, drain};
+use crate::model::{ApiError, Version, Write};
+use alloc::vec;
+use core::time::Duration;
+use proptest::prelude::*;
+use world::{World, exported, import_of, key_of, record_of, service, slice};
+
+#[test]
+fn an_export_becomes_a_record_at_the_broker_and_an_import_in_every_cluster() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    for cluster in ["east", "west"] {
+        assert_eq!(world.sources(cluster, "web"), ["east 10.102.0.10 ready"], "{cluster}");
+    }
+}
+
+#[test]
+fn exports_of_one_name_are_merged_and_each_cluster_arrives_at_the_same_import() {
+    let mut world = World::of(&["east", "west", "north"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    let imports: Vec<_> = ["east", "west", "north"].map(|cluster| world.import(cluster, "web")).into();
+    assert!(imports.iter().all(|import| import.is_some() && *import == imports[0]), "{imports:?}");
+    assert_eq!(world.sources("north", "web"), ["east 10.102.0.10 ready", "west 10.101.0.10 ready"]);
+}
+
+#[test]
+fn when_an_export_ends_its_record_goes_and_the_import_with_the_last_source() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord west.web.shop"]);
+    assert_eq!(world.sources("east", "web"), ["west 10.101.0.10 ready"]);
+    world.delete("west", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert!(world.broker().is_empty());
+    assert_eq!((world.import("east", "web"), world.import("west", "web")), (None, None));
+}
+
+#[test]
+fn what_was_unexported_while_the_daemon_was_away_is_withdrawn_at_its_start_b37() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.stop("east");
+    for kind in [Kind::ServiceExport, Kind::Service] {
+        world.delete("east", &key_of(kind, "web"));
+    }
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.start("east");
+    world.run();
+    assert!(world.broker().is_empty());
+    assert_eq!(world.import("west", "web"), None);
+}
+
+#[test]
+fn nothing_is_withdrawn_while_an_own_listing_is_incomplete() {
+    for missing in [Kind::ServiceExport, Kind::Service, Kind::EndpointSlice] {
+        let mut world = World::of(&["east", "west"]);
+        world.put("east", exported("web", "10.102.0.10"));
+        world.run();
+        world.stop("east");
+        world.start_without("east", missing);
+        world.run();
+        assert_eq!(world.broker(), ["ExportRecord east.web.shop"], "without {missing}");
+        assert_eq!(world.sources("east", "web"), ["east 10.102.0.10 ready"], "without {missing}");
+    }
+}
+
+#[test]
+fn imports_stay_over_a_restart_in_which_the_broker_is_unreachable_b51() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.stop("west");
+    world.cut_broker("west");
+    world.start("west");
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+#[test]
+fn a_broker_outage_withdraws_nothing_and_what_was_missed_is_made_up_for_after_it() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("east", exported("api", "10.102.0.11"));
+    world.run();
+    world.cut_broker("west");
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.put("west", exported("db", "10.101.0.12"));
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    assert_eq!(world.broker(), ["ExportRecord east.api.shop"]);
+    world.heal_broker("west");
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.import("west", "web"), None);
+    assert_eq!(world.sources("west", "api"), ["east 10.102.0.11 ready"]);
+    assert_eq!(world.sources("east", "db"), ["west 10.101.0.12 ready"]);
+}
+
+#[test]
+fn the_own_source_follows_the_own_cluster_even_while_the_broker_is_unreachable_b56() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    world.cut_broker("west");
+    world.put("west", vec![slice("web", "web", false)]);
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready", "west 10.101.0.10 not ready"]);
+    world.delete("west", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+#[test]
+fn an_export_counts_in_the_own_cluster_only_once_it_is_published() {
+    let mut world = World::of(&["west"]);
+    world.run();
+    world.cut_broker("west");
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    assert_eq!(world.import("west", "web"), None);
+    world.heal_broker("west");
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.sources("west", "web"), ["west 10.101.0.10 ready"]);
+}
+
+#[test]
+fn only_own_records_are_ever_written_at_the_broker() {
+    let mut world = World::of(&["west"]);
+    world.put_broker(record_of("east", "web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    world.delete("west", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!(
+        world.writes("west", Api::Broker),
+        ["create ExportRecord west.web.shop", "delete ExportRecord west.web.shop"]
+    );
+}
+
+#[test]
+fn a_slice_that_moves_to_another_service_changes_both() {
+    let mut world = World::of(&["east"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("east", exported("api", "10.102.0.11"));
+    world.run();
+    world.put("east", vec![slice("web", "api", true)]);
+    world.delete("east", &slice("api", "api", true).key());
+    world.run();
+    assert_eq!(world.sources("east", "web"), ["east 10.102.0.10 not ready"]);
+    assert_eq!(world.sources("east", "api"), ["east 10.102.0.11 ready"]);
+}
+
+#[test]
+fn an_export_that_cannot_be_carried_out_says_why_once() {
+    let mut world = World::of(&["east"]);
+    let export = exported("web", "10.102.0.10").pop().unwrap();
+    world.put("east", vec![export.clone()]);
+    world.put("east", vec![slice("web", "web", true)]);
+    world.run();
+    assert_eq!(world.told("east"), ["ignored: service shop/web does not exist"]);
+    assert!(world.broker().is_empty());
+    world.put("east", vec![service("web", "10.102.0.10")]);
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!(world.told("east").len(), 1);
+}
+
+#[test]
+fn what_others_delete_or_damage_is_put_right() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.delete("west", &key_of(Kind::Import, "web"));
+    world.put_broker(record_of("east", "web", "10.99.0.1"));
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+#[test]
+fn an_import_left_behind_by_nobody_is_removed() {
+    let mut world = World::of(&["west"]);
+    world.put("west", vec![import_of("web")]);
+    world.run();
+    assert_eq!(world.import("west", "web"), None);
+}
+
+#[test]
+fn with_no_change_in_the_world_nothing_is_written() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    let before = world.all_writes();
+    world.cut_broker("west");
+    world.heal_broker("west");
+    world.stop("east");
+    world.start("east");
+    world.run_for(Duration::from_secs(3_600));
+    assert_eq!(world.all_writes(), before);
+}
+
+#[test]
+fn a_write_that_fails_is_tried_again_with_pauses_b41() {
+    let mut world = World::of(&["east", "west"]);
+    world.refuse_namespace("west", true);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run_for(Duration::from_secs(60));
+    let tries = world.writes("west", Api::Local).len();
+    assert!((8..15).contains(&tries), "{tries} tries in a minute");
+    assert_eq!(world.import("west", "web"), None);
+    world.refuse_namespace("west", false);
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+#[test]
+fn it_falls_silent_when_stopped_and_leaves_what_it_published() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.handle("east", Input::Stop);
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+}
+
+/// Two APIs that show anything about a few services, and answer writes in any way. Like real ones they never give two
+/// states the same version.
+#[derive(Default)]
+struct AnyApis {
+    versions: u64,
+    shown: Vec<(Object, Version)>,
+}
+
+fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
+    from[usize::try_from(rng.below(from.len() as u64)).unwrap()]
+}
+
+fn any_object(rng: &mut Rng, kind: Kind) -> Object {
+    let name = pick(rng, &["web", "api"]);
+    let mut exported = exported(name, pick(rng, &["10.102.0.10", "10.102.0.11"]));
+    if kind == Kind::ServiceExport {
+        exported.swap_remove(2)
+    } else if kind == Kind::Service {
+        exported.swap_remove(0)
+    } else if kind == Kind::EndpointSlice {
+        slice(pick(rng, &["web", "api"]), name, rng.chance(500_000))
+    } else if kind == Kind::Import {
+        import_of(name)
+    } else {
+        record_of(pick(rng, &["east", "west"]), name, pick(rng, &["10.102.0.10", "10.101.0.10"]))
+    }
+}
+
+impl AnyApis {
+    fn version(&mut self) -> Version {
+        self.versions += 1;
+        Version(self.versions.to_string().as_str().into())
+    }
+
+    fn watched(&mut self, rng: &mut Rng) -> Input {
+        let watches = Discovery::new(ClusterId::new("east").unwrap(), 0).watches();
+        let (api, kind) = watches[usize::try_from(rng.below(watches.len() as u64)).unwrap()];
+        let known = self.shown.iter().rev().find(|(object, _)| object.kind() == kind).cloned();
+        let event = match (rng.below(9), known) {
+            (0, _) => WatchEvent::Began(kind),
+            (1 | 2, _) => WatchEvent::Synced(kind),
+            (3, _) => WatchEvent::Deleted(any_object(rng, kind).key()),
+            (4, Some((object, version))) => WatchEvent::Applied(object, version),
+            _ => {
+                let (object, version) = (any_object(rng, kind), self.version());
+                self.shown.push((object.clone(), version.clone()));
+                WatchEvent::Applied(object, version)
+            }
+        };
+        Input::Watched(api, event)
+    }
+
+    /// Not every write is answered; some are followed by what the watch shows of them, in either order.
+    fn answers(&mut self, output: &Output, rng: &mut Rng) -> Vec<(Duration, Input)> {
+        let Output::Write(request, api, write) = output else { return vec![] };
+        let version = self.version();
+        let result = match rng.below(4) {
+            0 => Err(ApiError::Conflict),
+            1 => Err(ApiError::Unreachable),
+            _ => Ok(version.clone()),
+        };
+        let shown = match write {
+            Write::Create(object) | Write::Replace(object, _) => WatchEvent::Applied(object.clone(), version),
+            Write::Delete(key, _) => WatchEvent::Deleted(key.clone()),
+        };
+        let mut answers = vec![];
+        if result.is_ok() && rng.chance(900_000) {
+            answers.push((Duration::from_millis(rng.below(100)), Input::Watched(*api, shown)));
+        }
+        if rng.chance(900_000) {
+            answers.push((Duration::from_millis(rng.below(100)), Input::Written(*request, result)));
+        }
+        answers
+    }
+}
+
+impl Subject for AnyApis {
+    type M = Discovery;
+    const GAP_MAX: Duration = Duration::from_secs(3);
+
+    fn begin(rng: &mut Rng) -> (Self, Discovery) {
+        let mut machine = Discovery::new(ClusterId::new("east").unwrap(), rng.bits());
+        // Few lives are long enough to complete five listings by chance.
+        if rng.chance(800_000) {
+            for (api, kind) in machine.watches() {
+                machine.handle(Input::Watched(*api, WatchEvent::Synced(*kind)), Instant::ZERO);
+            }
+        }
+        (Self::default(), machine)
+    }
+
+    fn input(&mut self, rng: &mut Rng, _: Instant) -> Input {
+        if rng.chance(10_000) { Input::Stop } else { self.watched(rng) }
+    }
+
+    fn react(&mut self, output: &Output, rng: &mut Rng, _: Instant) -> Vec<(Duration, Input)> {
+        self.answers(output, rng)
+    }
+}
+
+#[test]
+fn the_machine_laws_hold() {
+    let proof = prove::<AnyApis>(60);
+    assert!(proof.inputs > 500 && proof.outputs > 100 && proof.answers > 50, "{proof:?}");
+    assert!(proof.wakes > 50 && proof.coincidences > 10, "{proof:?}");
+}
+
+proptest! {
+    #[test]
+    fn deciding_what_is_touched_gives_the_same_as_deciding_everything(seed: u64, steps in 1..120usize) {
+        let (mut machine, mut rng) = (Discovery::new(ClusterId::new("east").unwrap(), 0), Rng::new(seed));
+        let (mut now, mut apis) = (Instant::ZERO, AnyApis::default());
+        let mut coming: VecDeque<Input> = VecDeque::new();
+        for _ in 0..steps {
+            now = now + Duration::from_millis(rng.below(2_000));
+            machine.handle_timeout(now);
+            coming.extend(drain(&mut machine).iter().flat_map(|o| apis.answers(o, &mut rng)).map(|(_, input)| input));
+            let next = coming.pop_front().filter(|_| rng.chance(700_000)).unwrap_or_else(|| apis.watched(&mut rng));
+            machine.handle(next, now);
+            coming.extend(drain(&mut machine).iter().flat_map(|o| apis.answers(o, &mut rng)).map(|(_, input)| input));
+
+            let mut everything = machine.clone();
+            for service in everything.services() {
+                everything.judge(&service);
+            }
+            prop_assert_eq!(drain(&mut everything), vec![]);
+            prop_assert!(everything == machine, "{:#?}\nbut everything gives\n{:#?}", machine.writer, everything.writer);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Clusters with an API each, and a broker that all of them watch. Everything happens at once but pauses.
+
+use super::*;
+use crate::base::Wall;
+use crate::model::{Backend, Import, Port, Protocol, Source};
+use alloc::format;
+use alloc::string::String;
+
+pub(super) fn key_of(kind: Kind, name: &str) -> Key {
+    Key { kind, namespace: "shop".into(), name: name.into() }
+}
+
+fn service_key(name: &str) -> ServiceKey {
+    ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new(name).unwrap() }
+}
+
+fn http() -> Vec<Port> {
+    vec![Port { name: None, protocol: Protocol::Tcp, port: 80, target: 8080 }]
+}
+
+pub(super) fn service(name: &str, address: &str) -> Object {
+    Object::Service(Service {
+        key: service_key(name),
+        service_type: ServiceType::ClusterIp,
+        cluster_ips: vec![address.parse().unwrap()],
+        ports: http(),
+        client_ip_affinity: false,
+    })
+}
+
+pub(super) fn slice(name: &str, of: &str, ready: bool) -> Object {
+    Object::EndpointSlice(EndpointSlice {
+        namespace: Label::new("shop").unwrap(),
+        name: format!("{name}-x1"),
+        service: Label::new(of).unwrap(),
+        backends: vec![Backend { address: "10.2.1.5".parse().unwrap(), node: None, ready }],
+    })
+}
+
+/// A service with a ready backend, and its export.
+pub(super) fn exported(name: &str, address: &str) -> Vec<Object> {
+    let export = ServiceExport { key: service_key(name), created: Wall::from_unix_secs(1_000) };
+    vec![service(name, address), slice(name, name, true), Object::ServiceExport(export)]
+}
+
+pub(super) fn record_of(cluster: &str, name: &str, address: &str) -> Object {
+    Object::ExportRecord(ExportRecord {
+        cluster: ClusterId::new(cluster).unwrap(),
+        key: service_key(name),
+        service_type: ServiceType::ClusterIp,
+        ports: http(),
+        addresses: vec![address.parse().unwrap()],
+        ready: true,
+        created: Wall::from_unix_secs(1_000),
+    })
+}
+
+pub(super) fn import_of(name: &str) -> Object {
+    let source = Source { addresses: vec!["10.98.0.1".parse().unwrap()], ready: true };
+    Object::Import(Import {
+        key: service_key(name),
+        service_type: ServiceType::ClusterIp,
+        ports: http().into_iter().collect(),
+        sources: [(ClusterId::new("gone").unwrap(), source)].into(),
+    })
+}
+
+/// An API server.
+#[derive(Default)]
+struct Server {
+    objects: BTreeMap<Key, (Object, Version)>,
+    writes: u64,
+    /// The namespace of all objects here does not exist.
+    no_namespace: bool,
+}
+
+impl Server {
+    fn version(&mut self) -> Version {
+        self.writes += 1;
+        Version(self.writes.to_string().as_str().into())
+    }
+
+    fn put(&mut self, object: Object) -> WatchEvent {
+        let version = self.version();
+        self.objects.insert(object.key(), (object.clone(), version.clone()));
+        WatchEvent::Applied(object, version)
+    }
+
+    fn delete(&mut self, key: &Key) -> Option<WatchEvent> {
+        self.version();
+        self.objects.remove(key).map(|_| WatchEvent::Deleted(key.clone()))
+    }
+
+    fn write(&mut self, write: Write) -> Result<WatchEvent, ApiError> {
+        let now = self.objects.get(&write.key()).map(|(_, version)| version);
+        let fits = match &write {
+            Write::Create(_) => now.is_none() && !self.no_namespace,
+            Write::Replace(_, version) | Write::Delete(_, version) => now == Some(version),
+        };
+        if !fits {
+            return Err(ApiError::Conflict);
+        }
+        Ok(match write {
+            Write::Create(object) | Write::Replace(object, _) => self.put(object),
+            Write::Delete(key, _) => self.delete(&key).unwrap(),
+        })
+    }
+
+    fn listing(&self, kind: Kind) -> Vec<WatchEvent> {
+        let objects = self.objects.iter().filter(|(key, _)| key.kind == kind);
+        let objects = objects.map(|(_, (object, version))| WatchEvent::Applied(object.clone(), version.clone()));
+        [WatchEvent::Began(kind)].into_iter().chain(objects).chain([WatchEvent::Synced(kind)]).collect()
+    }
+}
+
+struct Member {
+    machine: Discovery,
+    runs: bool,
+    api: Server,
+    broker_cut: bool,
+    inbox: VecDeque<Input>,
+    writes: Vec<(Api, String)>,
+    told: Vec<String>,
+}
+
+pub(super) struct World {
+    now: Instant,
+    broker: Server,
+    members: BTreeMap<String, Member>,
+}
+
+impl World {
+    pub(super) fn of(clusters: &[&str]) -> Self {
+        let mut world = Self { now: Instant::ZERO, broker: Server::default(), members: BTreeMap::new() };
+        for cluster in clusters {
+            let member = Member {
+                machine: Discovery::new(ClusterId::new(cluster).unwrap(), 0),
+                runs: false,
+                api: Server::default(),
+                broker_cut: false,
+                inbox: VecDeque::new(),
+                writes: vec![],
+                told: vec![],
+            };
+            world.members.insert((*cluster).into(), member);
+            world.start(cluster);
+        }
+        world
+    }
+
+    fn member(&mut self, cluster: &str) -> &mut Member {
+        self.members.get_mut(cluster).unwrap()
+    }
+
+    // What happens.
+
+    pub(super) fn start(&mut self, cluster: &str) {
+        self.start_with(cluster, |_| true);
+    }
+
+    /// Its daemon starts, but the listing of one kind of the own API does not come.
+    pub(super) fn start_without(&mut self, cluster: &str, kind: Kind) {
+        self.start_with(cluster, |listed| listed != kind);
+    }
+
+    fn start_with(&mut self, cluster: &str, lists: impl Fn(Kind) -> bool) {
+        let broker = self.broker.listing(Kind::ExportRecord);
+        let member = self.members.get_mut(cluster).unwrap();
+        member.machine = Discovery::new(ClusterId::new(cluster).unwrap(), 1);
+        member.runs = true;
+        for (api, kind) in member.machine.watches().iter().filter(|(_, kind)| lists(*kind)) {
+            let listing = match api {
+                Api::Local => member.api.listing(*kind),
+                Api::Broker if member.broker_cut => vec![],
+                Api::Broker => broker.clone(),
+            };
+            member.inbox.extend(listing.into_iter().map(|event| Input::Watched(*api, event)));
+        }
+    }
+
+    pub(super) fn stop(&mut self, cluster: &str) {
+        let member = self.member(cluster);
+        member.runs = false;
+        member.inbox.clear();
+    }
+
+    pub(super) fn handle(&mut self, cluster: &str, input: Input) {
+        self.member(cluster).inbox.push_back(input);
+    }
+
+    pub(super) fn put(&mut self, cluster: &str, objects: Vec<Object>) {
+        for object in objects {
+            let event = self.member(cluster).api.put(object);
+            self.show(cluster, event);
+        }
+    }
+
+    pub(super) fn delete(&mut self, cluster: &str, key: &Key) {
+        let event = self.member(cluster).api.delete(key).unwrap();
+        self.show(cluster, event);
+    }
+
+    fn show(&mut self, cluster: &str, event: WatchEvent) {
+        let member = self.member(cluster);
+        if member.runs {
+            member.inbox.push_back(Input::Watched(Api::Local, event));
+        }
+    }
+
+    pub(super) fn put_broker(&mut self, object: Object) {
+        let event = self.broker.put(object);
+        self.show_broker(&event);
+    }
+
+    fn show_broker(&mut self, event: &WatchEvent) {
+        for member in self.members.values_mut().filter(|member| member.runs && !member.broker_cut) {
+            member.inbox.push_back(Input::Watched(Api::Broker, event.clone()));
+        }
+    }
+
+    pub(super) fn cut_broker(&mut self, cluster: &str) {
+        self.member(cluster).broker_cut = true;
+    }
+
+    /// The broker can be reached again: the watch begins anew.
+    pub(super) fn heal_broker(&mut self, cluster: &str) {
+        let listing = self.broker.listing(Kind::ExportRecord);
+        let member = self.member(cluster);
+        member.broker_cut = false;
+        member.inbox.extend(listing.into_iter().map(|event| Input::Watched(Api::Broker, event)));
+    }
+
+    pub(super) fn refuse_namespace(&mut self, cluster: &str, refuse: bool) {
+        self.member(cluster).api.no_namespace = refuse;
+    }
+
+    /// Until nothing happens by itself any more, for five seconds.
+    pub(super) fn run(&mut self) {
+        self.run_for(Duration::from_secs(5));
+    }
+
+    pub(super) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            while self.step() {}
+            let running = self.members.values().filter(|member| member.runs);
+            let Some(next) = running.filter_map(|member| member.machine.poll_timeout()).map(|(at, _)| at).min() else {
+                break;
+            };
+            if next > end {
+                break;
+            }
+            self.now = next;
+            for member in self.members.values_mut().filter(|member| member.runs) {
+                member.machine.handle_timeout(next);
+            }
+        }
+        self.now = end;
+    }
+
+    /// One input of each, and what comes of it. `false` when there is nothing to do.
+    fn step(&mut self) -> bool {
+        let mut busy = false;
+        let clusters: Vec<String> = self.members.keys().cloned().collect();
+        for cluster in clusters {
+            let now = self.now;
+            let member = self.member(&cluster);
+            if !member.runs {
+                continue;
+            }
+            if let Some(input) = member.inbox.pop_front() {
+                member.machine.handle(input, now);
+                busy = true;
+            }
+            for output in drain(&mut self.member(&cluster).machine) {
+                self.output(&cluster, output);
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn output(&mut self, cluster: &str, output: Output) {
+        let member = self.members.get_mut(cluster).unwrap();
+        match output {
+            Output::Write(request, api, write) => {
+                let verb = match &write {
+                    Write::Create(_) => "create",
+                    Write::Replace(..) => "replace",
+                    Write::Delete(..) => "delete",
+                };
+                member.writes.push((api, format!("{verb} {}", write.key())));
+                let result = match api {
+                    Api::Local => member.api.write(write),
+                    Api::Broker if member.broker_cut => Err(ApiError::Unreachable),
+                    Api::Broker => self.broker.write(write),
+                };
+                let answer = result.clone().map(|_| Version("written".into()));
+                member.inbox.push_back(Input::Written(request, answer));
+                match (api, result) {
+                    (Api::Local, Ok(event)) => self.show(cluster, event),
+                    (Api::Broker, Ok(event)) => self.show_broker(&event),
+                    (_, Err(_)) => {}
+                }
+            }
+            Output::Event(event) => member.told.push(event.to_string()),
+            Output::Read(..) | Output::Send { .. } | Output::Network(_) | Output::Dns(_) => panic!("{output:?}"),
+        }
+    }
+
+    // What can be seen.
+
+    pub(super) fn broker(&self) -> Vec<String> {
+        self.broker.objects.keys().map(ToString::to_string).collect()
+    }
+
+    pub(super) fn import(&self, cluster: &str, name: &str) -> Option<Import> {
+        let (object, _) = self.members[cluster].api.objects.get(&key_of(Kind::Import, name))?;
+        let Object::Import(import) = object else { panic!("{object:?}") };
+        Some(import.clone())
+    }
+
+    /// The sources of an import, one a line.
+    pub(super) fn sources(&self, cluster: &str, name: &str) -> Vec<String> {
+        let line = |(id, source): (&ClusterId, &Source)| {
+            let addresses: Vec<String> = source.addresses.iter().map(ToString::to_string).collect();
+            format!("{id} {} {}", addresses.join(" "), if source.ready { "ready" } else { "not ready" })
+        };
+        self.import(cluster, name).map(|import| import.sources.iter().map(line).collect()).unwrap_or_default()
+    }
+
+    pub(super) fn writes(&self, cluster: &str, at: Api) -> Vec<String> {
+        self.members[cluster].writes.iter().filter(|(api, _)| *api == at).map(|(_, write)| write.clone()).collect()
+    }
+
+    pub(super) fn all_writes(&self) -> usize {
+        self.members.values().map(|member| member.writes.len()).sum()
+    }
+
+    pub(super) fn told(&self, cluster: &str) -> Vec<String> {
+        self.members[cluster].told.clone()
+    }
+}

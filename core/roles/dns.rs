@@ -1,0 +1,178 @@
+//! The DNS daemon: keeps the table from which its sockets answer.
+//!
+//! ```text
+//!  Import   ─> services ┐
+//!  Gateway  ─> reach    ├─> Table, swapped whole when it says something else
+//!  (both complete once) ┘
+//! ```
+//! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as both
+//! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away, and
+//! neither does a new listing while it runs.
+//!
+//! **Reach** is what the own cluster's active gateway says, the one with the highest epoch: an old one's card may stay
+//! behind for as long as its node is down. Where none is active, nothing is known, and nothing is hidden for it (F9).
+
+#[cfg(test)]
+mod tests;
+
+use super::{Input, Output, Role};
+use crate::base::{ClusterId, Instant, Label, Machine, Wall};
+use crate::dns::{Contents, Table, Zone};
+use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, WatchEvent};
+use crate::sync::Index;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// Why the DNS machine wants to wake: never. It has no timers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum DnsWake {}
+
+/// The machine. See the module docs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dns {
+    cluster: ClusterId,
+    zone: Zone,
+    ttl: Duration,
+    index: Index,
+    reach: BTreeMap<ClusterId, Reach>,
+    wall: Wall,
+    /// What the sockets have, or will have when all outputs are taken.
+    table: Arc<Table>,
+    /// The table has yet to be handed over.
+    fresh: bool,
+    stopped: bool,
+}
+
+impl Dns {
+    /// The DNS of `cluster` for `zone`; answers may be cached for `ttl`.
+    #[must_use]
+    pub fn new(cluster: ClusterId, zone: Zone, ttl: Duration) -> Self {
+        let mut dns = Self {
+            cluster,
+            zone,
+            ttl,
+            index: Index::default(),
+            reach: BTreeMap::new(),
+            wall: Wall::default(),
+            table: Arc::default(),
+            fresh: true,
+            stopped: false,
+        };
+        dns.table = Arc::new(dns.build());
+        dns
+    }
+
+    fn watched(&mut self, event: WatchEvent) {
+        let changed = self.index.watched(Api::Local, event);
+        if !self.synced() {
+            return; // Its content would not show.
+        }
+        let reach = self.reach_now();
+        let next = if self.table.synced() && reach == self.reach {
+            changed.iter().filter_map(named).fold(Table::clone(&self.table), |table, service| {
+                table.with_service(&service, self.import(&service), &self.cluster, &self.reach)
+            })
+        } else {
+            self.reach = reach;
+            self.build()
+        };
+        self.swap(next);
+    }
+
+    fn swap(&mut self, next: Table) {
+        if next.says_the_same_as(&self.table) {
+            return;
+        }
+        // Time makes it grow across restarts too; changes within a second, or a clock set back, must not stop it.
+        let time = u32::try_from(self.wall.unix_secs()).unwrap_or(u32::MAX);
+        self.table = Arc::new(next.with_serial(time.max(self.table.serial().wrapping_add(1))));
+        self.fresh = true;
+    }
+
+    /// The table from all that is known.
+    fn build(&self) -> Table {
+        let imports = self.index.objects(Api::Local, Kind::Import).filter_map(|(_, object)| as_import(object));
+        Table::build(Contents {
+            zone: &self.zone,
+            ttl: self.ttl,
+            local: &self.cluster,
+            imports,
+            reach: &self.reach,
+            synced: self.synced(),
+            serial: self.table.serial(),
+        })
+    }
+
+    fn synced(&self) -> bool {
+        self.index.synced(Api::Local, Kind::Import) && self.index.synced(Api::Local, Kind::Gateway)
+    }
+
+    fn reach_now(&self) -> BTreeMap<ClusterId, Reach> {
+        let gateways = self.index.objects(Api::Local, Kind::Gateway).filter_map(|(_, object)| as_gateway(object));
+        let active = gateways.filter(|gateway| gateway.active.is_some());
+        active.max_by_key(|gateway| (gateway.active, &gateway.node)).map(|g| g.reach.clone()).unwrap_or_default()
+    }
+
+    fn import(&self, service: &ServiceKey) -> Option<&Import> {
+        let (namespace, name) = (service.namespace.as_str().into(), service.name.as_str().into());
+        as_import(self.index.get(Api::Local, &Key { kind: Kind::Import, namespace, name })?)
+    }
+}
+
+/// The service of a changed import.
+fn named(key: &Key) -> Option<ServiceKey> {
+    if key.kind != Kind::Import {
+        return None;
+    }
+    Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
+}
+
+fn as_import(object: &Object) -> Option<&Import> {
+    let Object::Import(import) = object else { return None };
+    Some(import)
+}
+
+fn as_gateway(object: &Object) -> Option<&Gateway> {
+    let Object::Gateway(gateway) = object else { return None };
+    Some(gateway)
+}
+
+impl Machine for Dns {
+    type Input = Input;
+    type Output = Output;
+    type Reason = DnsWake;
+
+    fn handle(&mut self, input: Input, _now: Instant) {
+        if self.stopped {
+            return;
+        }
+        match input {
+            Input::Watched(Api::Local, event) => self.watched(event),
+            Input::Wall(wall) => self.wall = wall,
+            Input::Stop => self.stopped = true,
+            Input::Watched(Api::Broker, _)
+            | Input::Written(..)
+            | Input::Read(..)
+            | Input::Hello { .. }
+            | Input::Applied(_) => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        (core::mem::take(&mut self.fresh) && !self.stopped).then(|| Output::Dns(Arc::clone(&self.table)))
+    }
+
+    fn poll_timeout(&self) -> Option<(Instant, DnsWake)> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) {}
+}
+
+impl Role for Dns {
+    fn watches(&self) -> &'static [(Api, Kind)] {
+        &[(Api::Local, Kind::Import), (Api::Local, Kind::Gateway)]
+    }
+}

@@ -1,0 +1,261 @@
+//! What the sockets get, and when.
+
+use super::*;
+use crate::base::laws::{Subject, prove};
+use crate::base::{Epoch, NodeName, Rng, drain};
+use crate::dns::{Answer, Picks, Query, RecordKind, answer};
+use crate::model::{ServiceType, Source, Version};
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use alloc::{format, string::ToString};
+use proptest::prelude::*;
+
+const WEB: &str = "web.shop.svc.clusterset.local";
+
+fn cluster(text: &str) -> ClusterId {
+    ClusterId::new(text).unwrap()
+}
+
+fn import(name: &str, sources: &[(&str, &str, bool)]) -> Object {
+    let source = |(id, address, ready): &(&str, &str, bool)| {
+        (cluster(id), Source { addresses: vec![address.parse().unwrap()], ready: *ready })
+    };
+    Object::Import(Import {
+        key: ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new(name).unwrap() },
+        service_type: ServiceType::ClusterIp,
+        ports: BTreeSet::new(),
+        sources: sources.iter().map(source).collect(),
+    })
+}
+
+fn web() -> Object {
+    import("web", &[("east", "10.102.0.10", true)])
+}
+
+fn gateway(node: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
+    Object::Gateway(Gateway {
+        node: NodeName::new(node).unwrap(),
+        address: "192.0.2.1".parse().unwrap(),
+        keys: vec![],
+        active: active.map(Epoch),
+        reach: reach.iter().map(|(id, reach)| (cluster(id), *reach)).collect(),
+    })
+}
+
+fn machine() -> Dns {
+    Dns::new(cluster("west"), Zone::default(), Duration::from_secs(5))
+}
+
+/// Feeds `event` and gives the table that comes of it.
+fn feed(dns: &mut Dns, event: WatchEvent) -> Option<Arc<Table>> {
+    handle(dns, Input::Watched(Api::Local, event))
+}
+
+fn handle(dns: &mut Dns, input: Input) -> Option<Arc<Table>> {
+    dns.handle(input, Instant::ZERO);
+    let outputs = drain(dns);
+    assert!(outputs.len() <= 1, "one change, one table at most: {outputs:?}");
+    outputs.into_iter().next().map(|output| {
+        let Output::Dns(table) = output else { panic!("{output:?}") };
+        table
+    })
+}
+
+fn apply(dns: &mut Dns, object: Object) -> Option<Arc<Table>> {
+    feed(dns, WatchEvent::Applied(object, Version("1".into())))
+}
+
+/// Feeds a complete listing of `kind`.
+fn list(dns: &mut Dns, kind: Kind, objects: &[Object]) -> Option<Arc<Table>> {
+    let begun = feed(dns, WatchEvent::Began(kind));
+    assert_eq!(begun, None, "the beginning of a listing changes nothing");
+    let mut last = None;
+    for object in objects {
+        last = apply(dns, object.clone()).or(last);
+    }
+    feed(dns, WatchEvent::Synced(kind)).or(last)
+}
+
+/// A machine whose views are complete, and the table it gave.
+fn ready(imports: &[Object], gateways: &[Object]) -> (Dns, Arc<Table>) {
+    let mut dns = machine();
+    drain(&mut dns);
+    list(&mut dns, Kind::Import, imports);
+    let table = list(&mut dns, Kind::Gateway, gateways).unwrap();
+    (dns, table)
+}
+
+fn says(table: &Table, name: &str) -> String {
+    match answer(table, &Query::new(name, RecordKind::A).unwrap(), &mut Picks::default()) {
+        Answer::Records(records) => format!("{records:?}"),
+        empty @ (Answer::NoData | Answer::NoSuchName | Answer::NotReady | Answer::Refused) => format!("{empty:?}"),
+    }
+}
+
+const EAST: &str = "[Address(10.102.0.10)]";
+
+#[test]
+fn the_sockets_begin_with_a_table_that_says_not_yet() {
+    let outputs = drain(&mut machine());
+    let [Output::Dns(table)] = outputs.as_slice() else { panic!("{outputs:?}") };
+    assert_eq!(says(table, WEB), "NotReady");
+}
+
+#[test]
+fn answers_begin_when_both_listings_are_complete_b54() {
+    let mut dns = machine();
+    drain(&mut dns);
+    assert_eq!(list(&mut dns, Kind::Import, &[web()]), None);
+    assert_eq!(apply(&mut dns, gateway("gw-a", Some(1), &[])), None);
+    let table = feed(&mut dns, WatchEvent::Synced(Kind::Gateway)).unwrap();
+    assert_eq!(says(&table, WEB), EAST);
+    assert_eq!(says(&table, "api.shop.svc.clusterset.local"), "NoSuchName");
+}
+
+#[test]
+fn a_cluster_that_the_active_gateway_has_lost_is_hidden_until_it_is_reached_again() {
+    let (mut dns, table) = ready(&[web()], &[gateway("gw-a", Some(1), &[("east", Reach::Connected)])]);
+    assert_eq!(says(&table, WEB), EAST);
+    let table = apply(&mut dns, gateway("gw-a", Some(1), &[("east", Reach::Lost)])).unwrap();
+    assert_eq!(says(&table, WEB), "NoData");
+    let table = apply(&mut dns, gateway("gw-a", Some(1), &[("east", Reach::Connected)])).unwrap();
+    assert_eq!(says(&table, WEB), EAST);
+}
+
+#[test]
+fn of_two_active_gateways_the_one_with_the_higher_epoch_decides() {
+    let old = gateway("gw-z", Some(3), &[("east", Reach::Lost)]);
+    let new = gateway("gw-a", Some(4), &[("east", Reach::Connected)]);
+    let (_, table) = ready(&[web()], &[old, new]);
+    assert_eq!(says(&table, WEB), EAST);
+}
+
+#[test]
+fn without_an_active_gateway_nothing_is_known_and_nothing_hidden() {
+    let lost = [("east", Reach::Lost)];
+    let (mut dns, table) = ready(&[web()], &[gateway("gw-a", Some(1), &lost), gateway("gw-b", None, &lost)]);
+    assert_eq!(says(&table, WEB), "NoData");
+    let table = apply(&mut dns, gateway("gw-a", None, &lost)).unwrap();
+    assert_eq!(says(&table, WEB), EAST);
+}
+
+#[test]
+fn the_own_clusters_readiness_is_that_of_its_source() {
+    let both = |ready| import("web", &[("east", "10.102.0.10", true), ("west", "10.101.0.10", ready)]);
+    let (mut dns, table) = ready(&[both(true)], &[]);
+    assert_eq!(says(&table, WEB), "[Address(10.101.0.10)]");
+    let table = apply(&mut dns, both(false)).unwrap();
+    assert_eq!(says(&table, WEB), EAST);
+}
+
+#[test]
+fn what_changes_no_answer_gives_no_table() {
+    let reach = [("east", Reach::Connected)];
+    let (mut dns, _) = ready(&[web()], &[gateway("gw-a", Some(1), &reach)]);
+    assert_eq!(apply(&mut dns, web()), None);
+    assert_eq!(apply(&mut dns, gateway("gw-b", None, &[("east", Reach::Lost)])), None);
+    assert_eq!(apply(&mut dns, gateway("gw-a", Some(2), &reach)), None);
+    assert_eq!(list(&mut dns, Kind::Import, &[web()]), None);
+    assert_eq!(handle(&mut dns, Input::Wall(Wall::from_unix_secs(5))), None);
+}
+
+#[test]
+fn a_new_listing_takes_away_what_is_gone_only_when_it_is_complete() {
+    let api = import("api", &[("east", "10.102.0.11", true)]);
+    let (mut dns, _) = ready(&[web(), api.clone()], &[]);
+    assert_eq!(feed(&mut dns, WatchEvent::Began(Kind::Import)), None);
+    assert_eq!(apply(&mut dns, api), None);
+    let table = feed(&mut dns, WatchEvent::Synced(Kind::Import)).unwrap();
+    assert_eq!(says(&table, WEB), "NoSuchName");
+    assert_eq!(says(&table, "api.shop.svc.clusterset.local"), "[Address(10.102.0.11)]");
+}
+
+#[test]
+fn the_serial_number_follows_the_clock_and_never_goes_back() {
+    let (mut dns, first) = ready(&[], &[]);
+    handle(&mut dns, Input::Wall(Wall::from_unix_secs(1_000)));
+    let second = apply(&mut dns, web()).unwrap();
+    handle(&mut dns, Input::Wall(Wall::from_unix_secs(10)));
+    let third = feed(&mut dns, WatchEvent::Deleted(web().key())).unwrap();
+    assert_eq!((first.serial(), second.serial(), third.serial()), (1, 1_000, 1_001));
+}
+
+#[test]
+fn it_falls_silent_when_stopped() {
+    let (mut dns, _) = ready(&[], &[]);
+    assert_eq!(handle(&mut dns, Input::Stop), None);
+    assert_eq!(apply(&mut dns, web()), None);
+}
+
+/// Draws things that a watch may show, of a few imports and gateways.
+fn any_event(rng: &mut Rng) -> WatchEvent {
+    let kind = if rng.chance(300_000) { Kind::Gateway } else { Kind::Import };
+    match rng.below(8) {
+        0 => WatchEvent::Began(kind),
+        1 | 2 => WatchEvent::Synced(kind),
+        3 => WatchEvent::Deleted(any_object(rng, kind).key()),
+        _ => WatchEvent::Applied(any_object(rng, kind), Version(rng.below(9).to_string().as_str().into())),
+    }
+}
+
+fn any_object(rng: &mut Rng, kind: Kind) -> Object {
+    let clusters = ["east", "west", "north.eu"];
+    let of = |rng: &mut Rng| clusters[usize::try_from(rng.below(3)).unwrap()];
+    if kind == Kind::Gateway {
+        let reach = [Reach::Connected, Reach::Unknown, Reach::Lost][usize::try_from(rng.below(3)).unwrap()];
+        let node = ["gw-a", "gw-b"][usize::try_from(rng.below(2)).unwrap()];
+        let active = rng.chance(700_000).then(|| rng.below(3));
+        gateway(node, active, &[(of(rng), reach), ("east", Reach::Lost)])
+    } else {
+        let name = ["web", "api", "db"][usize::try_from(rng.below(3)).unwrap()];
+        import(name, &[(of(rng), "10.102.0.10", rng.chance(700_000)), ("west", "10.101.0.10", rng.chance(500_000))])
+    }
+}
+
+proptest! {
+    #[test]
+    fn deciding_what_is_touched_gives_the_same_as_deciding_everything(seed: u64, steps in 1..60usize) {
+        let (mut dns, mut rng) = (machine(), Rng::new(seed));
+        let mut last = drain(&mut dns).pop();
+        for _ in 0..steps {
+            dns.handle(Input::Watched(Api::Local, any_event(&mut rng)), Instant::ZERO);
+            last = drain(&mut dns).pop().or(last);
+            let everything = Dns { reach: dns.reach_now(), ..dns.clone() }.build();
+            prop_assert!(!dns.synced() || everything.says_the_same_as(&dns.table));
+            prop_assert_eq!(&last, &Some(Output::Dns(Arc::clone(&dns.table))));
+        }
+    }
+}
+
+/// A local API that shows anything.
+struct AnyApi;
+
+impl Subject for AnyApi {
+    type M = Dns;
+    const GAP_MAX: Duration = Duration::from_millis(200);
+
+    fn begin(_: &mut Rng) -> (Self, Dns) {
+        (Self, machine())
+    }
+
+    fn input(&mut self, rng: &mut Rng, _: Instant) -> Input {
+        match rng.below(20) {
+            0 => Input::Wall(Wall::from_unix_secs(rng.below(1_000))),
+            1 => Input::Watched(Api::Broker, any_event(rng)),
+            2 if rng.chance(200_000) => Input::Stop,
+            _ => Input::Watched(Api::Local, any_event(rng)),
+        }
+    }
+
+    fn react(&mut self, _: &Output, _: &mut Rng, _: Instant) -> Vec<(Duration, Input)> {
+        vec![]
+    }
+}
+
+#[test]
+fn the_machine_laws_hold() {
+    let proof = prove::<AnyApi>(256);
+    assert!(proof.inputs > 1_000 && proof.outputs > 500, "{proof:?}");
+}
