@@ -256,10 +256,10 @@ mod plants {
     #[test]
     fn who_compares_the_renew_time_with_its_own_clock_is_caught() {
         let lie: Lie = |input, wall| {
-            if let Input::Answered { result: Ok(Some((lease, _))), .. } = input {
-                if wall > lease.renewed + lease.duration {
-                    lease.holder = None;
-                }
+            if let Input::Answered { result: Ok(Some((lease, _))), .. } = input
+                && wall > lease.renewed + lease.duration
+            {
+                lease.holder = None;
             }
         };
         let clocks = [0, 20].map(|wall_offset| Clocks { rate: 1_000, wall_offset });

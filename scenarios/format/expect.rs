@@ -18,7 +18,8 @@ const KINDS: Choice = Choice {
 /// The times.
 const TIMES: Choice = Choice { kind: "time", article: "a", known: &["by", "during", "always"] };
 /// Both.
-const KEYS: &[&str] = &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
+pub(super) const KEYS: &[&str] =
+    &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
 
 const RCODES: [&str; 6] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"];
 

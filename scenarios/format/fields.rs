@@ -74,7 +74,7 @@ impl Choice {
         let mut chosen = entries.iter().filter(|(key, _)| self.known.contains(&key.text.as_str()));
         let Some((first, node)) = chosen.next() else {
             let Self { kind, article, known } = self;
-            report.add(span.clone(), Wrong::None { article, kind, known });
+            report.add(span.clone(), Wrong::Lacks { article, kind, known });
             return None;
         };
         if let Some((second, _)) = chosen.next() {

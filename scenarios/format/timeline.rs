@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use tombolo_core::base::ClusterId;
 
 /// The verbs.
-const VERBS: Choice = Choice {
+pub(super) const VERBS: Choice = Choice {
     kind: "verb",
     article: "a",
     known: &["power_off", "power_on", "crash", "start", "cut", "heal", "api", "export", "unexport"],

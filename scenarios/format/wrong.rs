@@ -244,7 +244,7 @@ pub enum Wrong {
     },
     /// No verb or expectation in an entry.
     #[error("an entry without {article} {kind}")]
-    None {
+    Lacks {
         /// `a` or `an`.
         article: &'static str,
         /// `verb`, `expectation` or `time`.
@@ -365,7 +365,7 @@ impl Wrong {
     #[must_use]
     pub fn expected(&self) -> Option<String> {
         match self {
-            Self::UnknownKey { known, .. } | Self::UnknownWord { known, .. } | Self::None { known, .. } => {
+            Self::UnknownKey { known, .. } | Self::UnknownWord { known, .. } | Self::Lacks { known, .. } => {
                 Some(any_of(known))
             }
             Self::WrongWhen { suits, .. } => Some(any_of(suits)),
@@ -426,7 +426,7 @@ impl Wrong {
             Self::NoGateway { node, .. } => Some(format!("mark one with a star: {node}*")),
             Self::Two { kind, .. } if *kind == "time" => Some("keep the one that is meant".to_owned()),
             Self::Two { .. } => Some("give each an entry of its own; two entries may have the same time".to_owned()),
-            Self::None { kind, .. } if *kind == "time" => Some("for example by: 10s, or during: 20s..60s".to_owned()),
+            Self::Lacks { kind, .. } if *kind == "time" => Some("for example by: 10s, or during: 20s..60s".to_owned()),
             Self::UnknownCluster { name, known }
             | Self::UnknownNode { name, known, .. }
             | Self::UnknownService { name, known } => nearest(name, known.iter().map(String::as_str)).map(did_you_mean),
@@ -440,7 +440,7 @@ impl Wrong {
             Self::ApiTakesNoTime { .. } => Some("only slow and slow-deletes have a time".to_owned()),
             Self::AnswerWithCode { .. } => Some("leave any_of out, or say rcode: NOERROR".to_owned()),
             Self::TooLong { .. }
-            | Self::None { .. }
+            | Self::Lacks { .. }
             | Self::KeyTwice { .. }
             | Self::TooMuch { .. }
             | Self::Range { .. }

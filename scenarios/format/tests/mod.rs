@@ -3,6 +3,7 @@
 mod broken;
 mod garbage;
 mod meaning;
+mod readme;
 
 use super::parse;
 use std::fs;
