@@ -260,7 +260,7 @@ impl Conntrack {
             }
             match network.translations.get(&TranslationId::Service { address, protocol, port }) {
                 Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
-                Some(Translation::KeepSource | Translation::Untracked) | None => true,
+                Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
             }
         };
         self.flows.values().filter(orphaned).map(|flow| flow.original).collect()

@@ -185,6 +185,7 @@ fn write_translation(f: &mut fmt::Formatter<'_>, id: &TranslationId, translation
         }
         TranslationId::KeepSource { from, to } => write!(f, "snat {from} to {to} keeps its source")?,
         TranslationId::Untracked { from, to } => write!(f, "notrack from {from} to {to}")?,
+        TranslationId::Masquerade { from, except } => write!(f, "masquerade {from} except to {except}")?,
     }
     match translation {
         Translation::Service { backends, .. } if backends.is_empty() => f.write_str("nothing: drop"),
@@ -199,7 +200,7 @@ fn write_translation(f: &mut fmt::Formatter<'_>, id: &TranslationId, translation
             }
             f.write_str(if *by_source { " by source" } else { " by flow" })
         }
-        Translation::KeepSource | Translation::Untracked => Ok(()),
+        Translation::KeepSource | Translation::Untracked | Translation::Masquerade => Ok(()),
     }
 }
 

@@ -44,7 +44,7 @@ pub fn leans_on(entry: &Entry, network: &Network) -> Vec<Item> {
             network.links.keys().filter(|link| concerns(key, link)).for_each(|link| found.on_link(link));
         }
         Entry::Translation(TranslationId::Service { .. }, _) => found.on(Item::Sysctl(LOOSE.into())),
-        Entry::Translation(TranslationId::KeepSource { .. } | TranslationId::Untracked { .. }, _) => {}
+        Entry::Translation(..) => {}
         Entry::Rule(_, Rule { from_link, table }) => {
             let blackhole = |(_, route): &(&RouteId, &Route)| matches!(route.kind, RouteKind::Blackhole);
             let routes = network.routes.iter().filter(|(id, _)| id.table == *table).filter(blackhole);
@@ -63,12 +63,12 @@ pub fn leans_on(entry: &Entry, network: &Network) -> Vec<Item> {
 pub(super) const fn rank(entry: &Entry) -> u8 {
     match entry {
         Entry::Filter(..) => 0,
-        Entry::Translation(TranslationId::KeepSource { .. } | TranslationId::Untracked { .. }, _) => 1,
         Entry::Route(_, Route { kind: RouteKind::Blackhole, .. }) => 2,
         Entry::Rule(..) => 3,
         Entry::Link(..) => 4,
         Entry::Sysctl(..) => 5,
         Entry::Translation(TranslationId::Service { .. }, _) => 6,
+        Entry::Translation(..) => 1,
         Entry::Address(..) => 7,
         Entry::Neighbour(..) => 8,
         Entry::Peer(..) => 9,
@@ -142,7 +142,7 @@ impl<'a> Leanings<'a> {
         self.items.extend(peers.map(|(id, _)| Item::Peer(id.clone())));
         let kept = self.beside_services().filter(|id| match id {
             TranslationId::KeepSource { to: kept, .. } => kept.overlaps(&to),
-            TranslationId::Service { .. } | TranslationId::Untracked { .. } => false,
+            TranslationId::Service { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => false,
         });
         self.items.extend(kept.map(|id| Item::Translation(id.clone())));
         self.on_untracked(|_, out| out == link);

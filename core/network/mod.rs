@@ -7,6 +7,7 @@ mod forward;
 mod jhash;
 mod leans;
 mod lpm;
+pub mod nft;
 mod order;
 mod packet;
 mod plan;

@@ -166,6 +166,14 @@ pub enum TranslationId {
         /// Out.
         to: LinkName,
     },
+    /// What these send anywhere but into `except` leaves under an address of the node. The host's own, never ours: it
+    /// is what [`Self::KeepSource`] keeps away.
+    Masquerade {
+        /// Source range.
+        from: Cidr,
+        /// Destinations that are spared.
+        except: Cidr,
+    },
 }
 
 /// What a translation does.
@@ -182,6 +190,8 @@ pub enum Translation {
     KeepSource,
     /// See [`TranslationId::Untracked`].
     Untracked,
+    /// See [`TranslationId::Masquerade`].
+    Masquerade,
 }
 
 /// Identity of an allowance.

@@ -83,13 +83,10 @@ impl<'a> Node<'a> {
     }
 
     fn may_be_untracked(self, name: &LinkName) -> bool {
-        let mut last = self.network.translations.iter().next_back().map(|(id, _)| id);
-        if !matches!(last, Some(TranslationId::Untracked { .. })) {
-            return false;
-        }
-        let lowest = TranslationId::Untracked { from: name.clone(), to: LinkName("".into()) };
-        last = self.network.translations.range(lowest..).next().map(|(id, _)| id);
-        matches!(last, Some(TranslationId::Untracked { from, .. }) if from == name)
+        let last = self.network.translations.keys().rev();
+        last.skip_while(|id| matches!(id, TranslationId::Masquerade { .. }))
+            .map_while(|id| if let TranslationId::Untracked { from, .. } = id { Some(from) } else { None })
+            .any(|from| from == name)
     }
 
     /// Whether a translated service has a say in this packet: from a cable, one to the service or straight to one of
@@ -110,7 +107,7 @@ impl<'a> Node<'a> {
     fn service(self, protocol: Protocol, address: IpAddr, port: u16) -> Option<(&'a [(IpAddr, u16)], bool)> {
         match self.network.translations.get(&TranslationId::Service { address, protocol, port })? {
             Translation::Service { backends, by_source } => Some((backends, *by_source)),
-            Translation::KeepSource | Translation::Untracked => None,
+            Translation::KeepSource | Translation::Untracked | Translation::Masquerade => None,
         }
     }
 
@@ -146,7 +143,8 @@ impl<'a> Node<'a> {
                 let (address, port) = (original.destination, original.destination_port);
                 let Some((backends, by_source)) = self.service(original.protocol, address, port) else { return Ok(()) };
                 let slot = scale(hash_of(original, by_source), backends.len());
-                let chosen = backends.get(slot).ok_or_else(|| Refusal::NoBackend(SocketAddr::new(address, port)))?;
+                let chosen = backends.get(slot).filter(|backend| backend.0.is_ipv4() == address.is_ipv4());
+                let chosen = chosen.ok_or_else(|| Refusal::NoBackend(SocketAddr::new(address, port)))?;
                 set_destination(packet, chosen.0, chosen.1);
             }
         }
@@ -163,13 +161,37 @@ impl<'a> Node<'a> {
                 set_source(packet, from.source, from.source_port);
             }
             Tracking::New { original, .. } => {
-                let LinkKind::Cable { .. } = out.link.kind else { return };
                 let (source, port) = (packet.source, source_port(packet.transport));
-                if let Some((address, port)) = self.service_of(original.protocol, source, port) {
+                if let LinkKind::Cable { .. } = out.link.kind
+                    && let Some((address, port)) = self.service_of(original.protocol, source, port)
+                {
+                    set_source(packet, address, port);
+                } else if let Some(address) = self.masquerade(out, packet) {
                     set_source(packet, address, port);
                 }
             }
         }
+    }
+
+    /// The address that the host's own masquerade gives the packet, if it does and the source is not kept.
+    fn masquerade(self, out: &Out<'a>, packet: &Packet) -> Option<IpAddr> {
+        let (source, destination) = (packet.source, packet.destination);
+        let beside_services = || self.network.translations.keys().rev();
+        let hides = |id: &TranslationId| match id {
+            TranslationId::Masquerade { from, except } => from.contains(source) && !except.contains(destination),
+            TranslationId::Service { .. } | TranslationId::KeepSource { .. } | TranslationId::Untracked { .. } => false,
+        };
+        let keeps = |id: &TranslationId| match id {
+            TranslationId::KeepSource { from, to } => from.contains(source) && to.contains(destination),
+            TranslationId::Service { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => false,
+        };
+        let hosts = |id: &&TranslationId| matches!(id, TranslationId::Masquerade { .. });
+        let ours = |id: &&TranslationId| !matches!(id, TranslationId::Service { .. });
+        if !beside_services().take_while(hosts).any(hides) || beside_services().take_while(ours).any(keeps) {
+            return None;
+        }
+        let own = self.address_on(out.name, source);
+        own.or_else(|| self.network.addresses.keys().map(|(_, a)| *a).find(|a| a.is_ipv4() == source.is_ipv4()))
     }
 
     /// If another flow has the same answers already, the kernel draws another source port for this one.
