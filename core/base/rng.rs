@@ -7,7 +7,20 @@ use serde::{Deserialize, Serialize};
 
 /// A seeded source of chance (xoshiro256++). Not for secrets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "[u8; 32]", into = "[u8; 32]")]
 pub struct Rng(Xoshiro256PlusPlus);
+
+impl From<[u8; 32]> for Rng {
+    fn from(state: [u8; 32]) -> Self {
+        Self(Xoshiro256PlusPlus::from_seed(state))
+    }
+}
+
+impl From<Rng> for [u8; 32] {
+    fn from(rng: Rng) -> Self {
+        rng.0.state()
+    }
+}
 
 impl Rng {
     /// The stream of `seed`.
@@ -48,5 +61,18 @@ impl Rng {
     pub fn jitter(&mut self, mean: Duration, percent: u32) -> Duration {
         let off = mean * percent / 100;
         self.duration(mean.saturating_sub(off), mean + off)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_goes_on_from_its_written_state() {
+        let mut rng = Rng::stream(7, "here");
+        rng.bits();
+        let mut again = Rng::from(<[u8; 32]>::from(rng.clone()));
+        assert_eq!([rng.bits(), rng.bits()], [again.bits(), again.bits()]);
     }
 }
