@@ -8,7 +8,9 @@
 //! Both arrows are level-triggered: whatever happens, the services it touches are judged anew by what all views show
 //! together, and the writer makes the APIs show the result. A judgement that takes something away needs views that are
 //! complete: an own record goes only when all of the own cluster's listings were complete, and an import changes only
-//! when the broker's was. An unreachable broker therefore withdraws nothing; its view stays as it was.
+//! when the broker's was. An unreachable broker therefore withdraws nothing; its view stays as it was. A record that a
+//! listing does not show any more, without a deletion seen, stays in the import until that has lasted, and for as long as
+//! its cluster has not even a Cluster record there: a broker that lost its data takes nothing away.
 //!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
@@ -23,7 +25,7 @@ use crate::discovery::{NotExportable, export_record, merge};
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType, WatchEvent,
 };
-use crate::sync::{Index, Writer};
+use crate::sync::{Absences, Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -54,6 +56,8 @@ struct Complete {
 pub enum DiscoveryWake {
     /// A write is to be tried again, or was not seen to have taken effect.
     Write,
+    /// What the broker does not show any more may be gone for good.
+    Absence,
 }
 
 /// The machine. See the module docs.
@@ -65,6 +69,8 @@ pub struct Discovery {
     slices: ByService,
     /// Records at the broker.
     records: ByService,
+    /// Records that a listing of the broker did not show any more.
+    absences: Absences,
     /// The service of each own record that was ever to be written or deleted: news of the write may come when the
     /// broker shows the record no more.
     published: BTreeMap<Key, ServiceKey>,
@@ -84,6 +90,7 @@ impl Discovery {
             index: Index::default(),
             slices: ByService::default(),
             records: ByService::default(),
+            absences: Absences::default(),
             published: BTreeMap::new(),
             refused: BTreeMap::new(),
             writer: Writer::new(seed),
@@ -92,15 +99,49 @@ impl Discovery {
         }
     }
 
-    fn watched(&mut self, api: Api, event: WatchEvent) {
+    fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
         let before = self.complete();
         let changed = self.index.watched(api, event);
+        self.count_absences(&changed, now);
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
         if self.complete() != before {
             touched.extend(self.services());
         }
         for service in &touched {
             self.judge(service);
+        }
+    }
+
+    /// Counts how long changed records are missing; anew once their cluster speaks at the broker again.
+    fn count_absences(&mut self, changed: &[Key], now: Instant) {
+        for key in changed {
+            match (key.kind, self.index.missing(Api::Broker, key)) {
+                (Kind::ExportRecord, Some(_)) => self.absences.note(key, now),
+                (Kind::ExportRecord, None) => self.absences.clear(key),
+                _ => {}
+            }
+        }
+        if changed.iter().any(|key| key.kind == Kind::Cluster) {
+            let waiting = self.index.all_missing(Api::Broker, Kind::ExportRecord).map(|(key, _)| key);
+            let lasted: Vec<Key> = waiting.filter(|key| self.absences.lasted(key)).cloned().collect();
+            for key in lasted {
+                self.absences.renew(&key, now);
+            }
+        }
+    }
+
+    /// Believes absences that have lasted, where their cluster speaks at the broker.
+    fn believe_absences(&mut self, now: Instant) {
+        for key in self.absences.due(now) {
+            let Some(Object::ExportRecord(record)) = self.index.missing(Api::Broker, &key) else { continue };
+            let (cluster, service) = (record.cluster.clone(), record.key.clone());
+            let speaks = self.index.objects(Api::Broker, Kind::Cluster).any(|(key, _)| *key.name == *cluster.as_str());
+            if speaks || cluster == self.cluster {
+                self.index.forget(Api::Broker, &key);
+                self.absences.clear(&key);
+                self.records.moved(&key, None);
+                self.judge(&service);
+            }
         }
     }
 
@@ -186,7 +227,7 @@ impl Discovery {
             Own::Not(_) => None,
         };
         let key = self.own_record_key(service);
-        if wanted.is_some() || self.record(&key).is_some() {
+        if wanted.is_some() || self.index.get(Api::Broker, &key).is_some() {
             self.published.insert(key.clone(), service.clone());
         }
         self.writer.want(Api::Broker, &key, wanted.as_ref(), &self.index);
@@ -251,8 +292,8 @@ impl Discovery {
     }
 
     fn record(&self, key: &Key) -> Option<&ExportRecord> {
-        let Object::ExportRecord(record) = self.index.get(Api::Broker, key)? else { return None };
-        Some(record)
+        let shown = self.index.get(Api::Broker, key).or_else(|| self.index.missing(Api::Broker, key))?;
+        if let Object::ExportRecord(record) = shown { Some(record) } else { None }
     }
 }
 
@@ -276,7 +317,7 @@ impl Machine for Discovery {
             return;
         }
         match input {
-            Input::Watched(api, event) => self.watched(api, event),
+            Input::Watched(api, event) => self.watched(api, event, now),
             Input::Written(request, result) => {
                 let written = self.writer.written(request.0, &result, now);
                 self.judge_again(written);
@@ -298,7 +339,9 @@ impl Machine for Discovery {
     }
 
     fn poll_timeout(&self) -> Option<(Instant, DiscoveryWake)> {
-        self.writer.poll_timeout().filter(|_| !self.stopped).map(|at| (at, DiscoveryWake::Write))
+        let write = self.writer.poll_timeout().map(|at| (at, DiscoveryWake::Write));
+        let absence = self.absences.poll_timeout().map(|at| (at, DiscoveryWake::Absence));
+        [write, absence].into_iter().flatten().min().filter(|_| !self.stopped)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -307,6 +350,7 @@ impl Machine for Discovery {
         }
         let due = self.writer.due(now);
         self.judge_again(due);
+        self.believe_absences(now);
     }
 }
 
@@ -317,6 +361,7 @@ impl Role for Discovery {
             (Api::Local, Kind::EndpointSlice),
             (Api::Local, Kind::ServiceExport),
             (Api::Local, Kind::Import),
+            (Api::Broker, Kind::Cluster),
             (Api::Broker, Kind::ExportRecord),
         ]
     }

@@ -13,12 +13,12 @@ use super::announce::{Announcement, assign_slots, endpoint};
 use super::node_network::{Backends, ServicePort};
 use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{Epoch, Instant, Machine, NodeName, Slot};
+use crate::base::{ClusterId, Epoch, Instant, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
     Api, ApiError, CableKey, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Version, Write,
 };
-use crate::sync::{Index, Writer};
+use crate::sync::{Absences, Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -54,6 +54,8 @@ pub struct Gateway {
     keys: Vec<CableKey>,
     index: Index,
     writer: Writer,
+    /// Copies whose original the broker does not show.
+    absences: Absences,
     election: Election,
     node: NodeSide,
     /// While it holds the lease: the epoch of its term.
@@ -72,6 +74,8 @@ pub enum GatewayWake {
     Paths,
     /// A write may be tried again.
     Writer,
+    /// What the broker does not show any more may be gone for good.
+    Absence,
 }
 
 impl Gateway {
@@ -90,6 +94,7 @@ impl Gateway {
             keys: config.keys,
             index: Index::default(),
             writer: Writer::new(seed),
+            absences: Absences::default(),
             election,
             node: NodeSide::new(config.node),
             term: None,
@@ -109,7 +114,7 @@ impl Gateway {
             self.node.membership(&self.index, now);
         }
         self.network();
-        self.reconcile();
+        self.reconcile(now);
     }
 
     fn network(&mut self) {
@@ -166,7 +171,7 @@ impl Gateway {
             }
         }
         if changed {
-            self.reconcile();
+            self.reconcile(now);
         }
         self.tell_lease(now);
     }
@@ -189,11 +194,11 @@ impl Gateway {
     }
 
     /// Says to the writer what each object of ours should be.
-    fn reconcile(&mut self) {
+    fn reconcile(&mut self, now: Instant) {
         self.want_card();
         if let Some(epoch) = self.term {
             self.announce(epoch);
-            self.copy_from_broker();
+            self.copy_from_broker(now);
         }
         self.pump_writer();
     }
@@ -277,8 +282,8 @@ impl Gateway {
     }
 
     /// Makes the cluster's copies of the other clusters' records equal to the broker's (R32, F1: never to an older
-    /// epoch's; F3: nothing goes before the broker's listing is complete).
-    fn copy_from_broker(&mut self) {
+    /// epoch's; F3: nothing goes before the broker's listing is complete, nor before its absence has lasted).
+    fn copy_from_broker(&mut self, now: Instant) {
         let own = self.node.config().cluster.clone();
         for kind in COPIED {
             if !self.index.synced(Api::Broker, kind) || !self.index.synced(Api::Local, kind) {
@@ -293,16 +298,32 @@ impl Gateway {
             };
             let (at_broker, here) = (foreign(Api::Broker), foreign(Api::Local));
             for (key, object) in &at_broker {
+                self.absences.clear(key);
                 let epoch = |o: &Object| Announcement::of(o).map(|a| a.epoch);
                 let older = here.get(key).is_some_and(|copy| epoch(copy) > epoch(object));
                 if !older {
                     self.writer.want(Api::Local, key, Some(object), &self.index);
                 }
             }
-            for key in here.keys().filter(|key| !at_broker.contains_key(key)) {
-                self.writer.want(Api::Local, key, None, &self.index);
+            for (key, object) in here.iter().filter(|(key, _)| !at_broker.contains_key(key)) {
+                self.absences.note(key, now);
+                if self.absences.lasted(key) && Announcement::of(object).is_some_and(|a| self.is_silent(a.cluster)) {
+                    self.absences.clear(key);
+                    self.writer.want(Api::Local, key, None, &self.index);
+                }
             }
         }
+    }
+
+    /// Whether what a cluster does not say at the broker counts: it says other things there, or no path to it lives. A
+    /// broker that lost its data says nothing about clusters that still send hellos.
+    fn is_silent(&self, cluster: &ClusterId) -> bool {
+        let speaks = self
+            .index
+            .objects(Api::Broker, Kind::Cluster)
+            .any(|(_, object)| Announcement::of(object).is_some_and(|announcement| announcement.cluster == cluster));
+        let lives = self.node.ways().get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive);
+        speaks || !lives
     }
 
     fn written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
@@ -315,7 +336,7 @@ impl Gateway {
             self.outbox.push_back(Output::Event(Event::Ignored { because }));
         }
         if self.writer.written(id.0, &result, now).is_some() {
-            self.reconcile();
+            self.reconcile(now);
         }
     }
 }
@@ -346,7 +367,7 @@ impl Machine for Gateway {
             Input::Hello { via, from, bytes } => {
                 if self.node.hello(via, from, bytes, now) {
                     self.network();
-                    self.reconcile();
+                    self.reconcile(now);
                 }
                 self.see_heard(now);
             }
@@ -364,7 +385,8 @@ impl Machine for Gateway {
         let election = self.election.poll_timeout().map(|(at, _)| (at, GatewayWake::Election));
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
-        [election, paths, writer].into_iter().flatten().min()
+        let absence = self.absences.poll_timeout().map(|at| (at, GatewayWake::Absence));
+        [election, paths, writer, absence].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -372,10 +394,11 @@ impl Machine for Gateway {
         self.pump_election(now);
         if self.node.handle_timeout(now) {
             self.network();
-            self.reconcile();
+            self.reconcile(now);
         }
-        if !self.writer.due(now).is_empty() {
-            self.reconcile();
+        let again = !self.writer.due(now).is_empty();
+        if !self.absences.due(now).is_empty() || again {
+            self.reconcile(now);
         }
     }
 }

@@ -11,6 +11,8 @@ struct View {
     /// Keys that the running listing has shown; `None` between listings.
     marked: Option<BTreeSet<Key>>,
     synced: bool,
+    /// What a listing did not show any more, without a deletion seen.
+    missing: BTreeMap<Key, Object>,
 }
 
 /// The view of all watched kinds.
@@ -33,6 +35,7 @@ impl Index {
                 if let Some(marked) = &mut view.marked {
                     marked.insert(key.clone());
                 }
+                view.missing.remove(&key);
                 let old = view.objects.insert(key.clone(), (object, version));
                 let new = view.objects.get(&key);
                 if old.as_ref() == new { Vec::new() } else { alloc::vec![key] }
@@ -42,7 +45,8 @@ impl Index {
                 if let Some(marked) = &mut view.marked {
                     marked.remove(&key);
                 }
-                view.objects.remove(&key).map(|_| key).into_iter().collect()
+                let known = view.objects.remove(&key).is_some() | view.missing.remove(&key).is_some();
+                if known { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Synced(kind) => self.view_mut(api, kind).sweep(),
         }
@@ -63,6 +67,22 @@ impl Index {
     #[must_use]
     pub fn get(&self, api: Api, key: &Key) -> Option<&Object> {
         self.entry(api, key).map(|(object, _)| object)
+    }
+
+    /// An object that a complete listing did not show any more, as it was last. Not one whose deletion was seen.
+    #[must_use]
+    pub fn missing(&self, api: Api, key: &Key) -> Option<&Object> {
+        self.views.get(&(api, key.kind))?.missing.get(key)
+    }
+
+    /// All missing objects of a kind.
+    pub fn all_missing(&self, api: Api, kind: Kind) -> impl Iterator<Item = (&Key, &Object)> {
+        self.views.get(&(api, kind)).into_iter().flat_map(|view| view.missing.iter())
+    }
+
+    /// Believes that a missing object is gone.
+    pub fn forget(&mut self, api: Api, key: &Key) {
+        self.view_mut(api, key.kind).missing.remove(key);
     }
 
     /// The version in which an object was seen last.
@@ -86,7 +106,9 @@ impl View {
         let Some(marked) = self.marked.take() else { return Vec::new() };
         let gone: Vec<Key> = self.objects.keys().filter(|key| !marked.contains(key)).cloned().collect();
         for key in &gone {
-            self.objects.remove(key);
+            if let Some((object, _)) = self.objects.remove(key) {
+                self.missing.insert(key.clone(), object);
+            }
         }
         gone
     }
@@ -143,6 +165,22 @@ mod tests {
         index.watched(Api::Broker, applied("a", 1));
         assert_eq!(index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster)), vec![]);
         assert_eq!(index.objects(Api::Broker, Kind::Cluster).count(), 2);
+    }
+
+    #[test]
+    fn what_a_listing_did_not_show_is_missing_until_it_is_shown_deleted_or_forgotten() {
+        let (a, b) = (record("a", 1).key(), record("b", 1).key());
+        let mut index = listed(&["a", "b", "c"]);
+        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
+        index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster));
+        assert_eq!(index.all_missing(Api::Broker, Kind::Cluster).count(), 3);
+        index.watched(Api::Broker, applied("a", 2));
+        assert_eq!(index.missing(Api::Broker, &a), None);
+        assert_eq!(index.watched(Api::Broker, WatchEvent::Deleted(b.clone())), vec![b]);
+        index.forget(Api::Broker, &record("c", 1).key());
+        assert_eq!(index.all_missing(Api::Broker, Kind::Cluster).count(), 0);
+        index.watched(Api::Broker, WatchEvent::Deleted(a.clone()));
+        assert_eq!(index.missing(Api::Broker, &a), None, "a deletion that was seen leaves nothing missing");
     }
 
     #[test]

@@ -112,6 +112,35 @@ fn a_broker_outage_withdraws_nothing_and_what_was_missed_is_made_up_for_after_it
 }
 
 #[test]
+fn a_broker_that_lost_its_data_takes_nothing_away_and_is_filled_again() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    let before = world.writes("west", Api::Local);
+    world.empty_broker();
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    assert_eq!(world.writes("west", Api::Local), before, "not even for a moment");
+}
+
+#[test]
+fn what_a_silent_cluster_had_at_a_broker_that_lost_its_data_stays_until_the_cluster_speaks_there_again() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.cut_broker("east");
+    world.empty_broker();
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.speak("east");
+    world.run_for(Duration::from_secs(4));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its discovery may be a little later");
+    world.run_for(Duration::from_secs(4));
+    assert_eq!(world.import("west", "web"), None);
+}
+
+#[test]
 fn the_own_source_follows_the_own_cluster_even_while_the_broker_is_unreachable_b56() {
     let mut world = World::of(&["east", "west"]);
     world.put("east", exported("web", "10.102.0.10"));

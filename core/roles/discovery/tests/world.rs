@@ -1,8 +1,8 @@
 //! Clusters with an API each, and a broker that all of them watch. Everything happens at once but pauses.
 
 use super::*;
-use crate::base::Wall;
-use crate::model::{Backend, Import, Port, Protocol, Source};
+use crate::base::{Epoch, Wall};
+use crate::model::{Backend, ClusterRecord, Import, Port, Protocol, Source};
 use alloc::format;
 use alloc::string::String;
 
@@ -52,6 +52,16 @@ pub(super) fn record_of(cluster: &str, name: &str, address: &str) -> Object {
         addresses: vec![address.parse().unwrap()],
         ready: true,
         created: Wall::from_unix_secs(1_000),
+    })
+}
+
+/// What a gateway of the cluster writes at the broker.
+fn speaks(cluster: &str) -> Object {
+    Object::Cluster(ClusterRecord {
+        cluster: ClusterId::new(cluster).unwrap(),
+        pods: vec![],
+        services: vec![],
+        epoch: Epoch(1),
     })
 }
 
@@ -106,6 +116,11 @@ impl Server {
         })
     }
 
+    /// Of what discovery watches at the broker.
+    fn listings(&self) -> Vec<WatchEvent> {
+        [Kind::Cluster, Kind::ExportRecord].into_iter().flat_map(|kind| self.listing(kind)).collect()
+    }
+
     fn listing(&self, kind: Kind) -> Vec<WatchEvent> {
         let objects = self.objects.iter().filter(|(key, _)| key.kind == kind);
         let objects = objects.map(|(_, (object, version))| WatchEvent::Applied(object.clone(), version.clone()));
@@ -143,6 +158,9 @@ impl World {
                 told: vec![],
             };
             world.members.insert((*cluster).into(), member);
+            world.broker.put(speaks(cluster));
+        }
+        for cluster in clusters {
             world.start(cluster);
         }
         world
@@ -164,17 +182,16 @@ impl World {
     }
 
     fn start_with(&mut self, cluster: &str, lists: impl Fn(Kind) -> bool) {
-        let broker = self.broker.listing(Kind::ExportRecord);
+        let broker = self.broker.listings();
         let member = self.members.get_mut(cluster).unwrap();
         member.machine = Discovery::new(ClusterId::new(cluster).unwrap(), 1);
         member.runs = true;
-        for (api, kind) in member.machine.watches().iter().filter(|(_, kind)| lists(*kind)) {
-            let listing = match api {
-                Api::Local => member.api.listing(*kind),
-                Api::Broker if member.broker_cut => vec![],
-                Api::Broker => broker.clone(),
-            };
-            member.inbox.extend(listing.into_iter().map(|event| Input::Watched(*api, event)));
+        for (_, kind) in member.machine.watches().iter().filter(|(api, kind)| *api == Api::Local && lists(*kind)) {
+            let listing = member.api.listing(*kind);
+            member.inbox.extend(listing.into_iter().map(|event| Input::Watched(Api::Local, event)));
+        }
+        if !member.broker_cut {
+            member.inbox.extend(broker.into_iter().map(|event| Input::Watched(Api::Broker, event)));
         }
     }
 
@@ -224,10 +241,25 @@ impl World {
 
     /// The broker can be reached again: the watch begins anew.
     pub(super) fn heal_broker(&mut self, cluster: &str) {
-        let listing = self.broker.listing(Kind::ExportRecord);
+        let listing = self.broker.listings();
         let member = self.member(cluster);
         member.broker_cut = false;
         member.inbox.extend(listing.into_iter().map(|event| Input::Watched(Api::Broker, event)));
+    }
+
+    /// The broker loses all it stored; everybody who reaches it lists anew.
+    pub(super) fn empty_broker(&mut self) {
+        self.broker.objects.clear();
+        let reaching: Vec<String> =
+            self.members.iter().filter(|(_, m)| m.runs && !m.broker_cut).map(|(name, _)| name.clone()).collect();
+        for cluster in reaching {
+            self.heal_broker(&cluster);
+        }
+    }
+
+    /// A gateway of the cluster says at the broker that the cluster is there.
+    pub(super) fn speak(&mut self, cluster: &str) {
+        self.put_broker(speaks(cluster));
     }
 
     pub(super) fn refuse_namespace(&mut self, cluster: &str, refuse: bool) {
@@ -311,7 +343,8 @@ impl World {
     // What can be seen.
 
     pub(super) fn broker(&self) -> Vec<String> {
-        self.broker.objects.keys().map(ToString::to_string).collect()
+        let records = self.broker.objects.keys().filter(|key| key.kind == Kind::ExportRecord);
+        records.map(ToString::to_string).collect()
     }
 
     pub(super) fn import(&self, cluster: &str, name: &str) -> Option<Import> {
