@@ -8,4 +8,7 @@
 //! ```
 
 pub mod core_speed;
+mod speed;
 pub mod world;
+
+pub use speed::{Speed, UnknownSpeed, WorldError};

@@ -31,7 +31,7 @@ use nodes::Lifecycle;
 pub use process::Driven;
 use process::{Client, Process, ProcessId};
 use queue::{Class, Queue};
-pub use roles::{Settings, Spawn, Start};
+pub use roles::{Settings, Spawn, Start, real};
 use std::sync::Arc;
 use tombolo_core::base::{NodeName, Rng};
 use tombolo_core::model::{Api, Write};
@@ -104,7 +104,15 @@ pub struct CoreSpeed {
 }
 
 impl CoreSpeed {
-    /// The world of `scenario` before anything has happened; `spawn` makes the daemons.
+    /// The world of `scenario` before anything has happened, with the daemons of the product.
+    ///
+    /// # Errors
+    /// A [`LayoutError`] where the scenario does not fit into the world's address plan.
+    pub fn new(scenario: &Scenario, seed: u64) -> Result<Self, LayoutError> {
+        Self::with_daemons(scenario, seed, real)
+    }
+
+    /// The same with daemons that `spawn` makes.
     ///
     /// # Errors
     /// A [`LayoutError`] where the scenario does not fit into the world's address plan.

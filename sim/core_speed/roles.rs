@@ -2,8 +2,11 @@
 
 use super::process::Driven;
 use crate::world::{HostId, Layout, NodeLayout};
+use core::time::Duration;
 use tombolo_core::base::Instant;
+use tombolo_core::dns::Zone;
 use tombolo_core::model::CableDriver;
+use tombolo_core::roles::{Discovery, Dns, Gateway, GatewayConfig, NodeConfig, RouteAgent};
 use tombolo_scenarios::{ApiRef, Broker, Daemon, Scenario};
 
 /// What all daemons of a scenario are set up with.
@@ -48,3 +51,37 @@ pub struct Start<'a> {
 
 /// Makes the machine of a process.
 pub type Spawn = fn(&Start<'_>) -> Box<dyn Driven>;
+/// How long answers of the clusterset zone may be cached.
+const DNS_TTL: Duration = Duration::from_secs(5);
+
+/// The machines of the product.
+#[must_use]
+pub fn real(start: &Start<'_>) -> Box<dyn Driven> {
+    match start.daemon {
+        Daemon::Gateway => {
+            let host = start.layout.host(start.host);
+            Box::new(Gateway::new(GatewayConfig {
+                node: node_config(start),
+                address: host.map_or(start.node.bridge, |host| host.address),
+                keys: start.node.cable_keys.to_vec(),
+                identity: format!("{}-{}", start.node.name, start.boot),
+            }))
+        }
+        Daemon::RouteAgent => Box::new(RouteAgent::new(node_config(start))),
+        Daemon::Discovery => Box::new(Discovery::new(start.node.cluster.clone(), start.seed)),
+        Daemon::Dns => Box::new(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL)),
+    }
+}
+
+fn node_config(start: &Start<'_>) -> NodeConfig {
+    let (pods, services) = start.layout.ranges(&start.node.cluster).unzip();
+    NodeConfig {
+        cluster: start.node.cluster.clone(),
+        node: start.node.name.clone(),
+        pods: pods.into_iter().collect(),
+        services: services.into_iter().collect(),
+        driver: start.settings.cable,
+        seed: start.seed,
+        boot: start.now,
+    }
+}

@@ -1,0 +1,137 @@
+//! What can be asked.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use core::str::FromStr;
+use std::path::PathBuf;
+use tombolo_sim::Speed;
+
+/// Plays scenarios in a simulated world: the same seed gives the same run, bit for bit.
+#[derive(Parser, Debug)]
+#[command(name = "tombolo-sim", version, after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything that was expected held (or was SKIPPED, with the reason)
+  1  an expectation or an invariant did not hold, or two runs of one seed differed
+  2  wrong usage, or a scenario that cannot be read or simulated";
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Play scenarios and print a verdict table for each
+    Run(Run),
+    /// List the scenarios of a directory, with what each is about
+    List {
+        /// Where they are
+        #[arg(default_value = super::corpus::DIRECTORY)]
+        directory: PathBuf,
+    },
+    /// Play each seed in two processes and compare their traces line by line
+    Doublecheck(Doublecheck),
+    /// Measure how many machine steps a second core speed makes (three clusters of three nodes)
+    Bench {
+        /// Simulated seconds
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Pins chance
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+/// What to play.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Which {
+    /// Scenario files, or names of files in scenarios/ without .yaml
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Pins chance
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
+    seed: u64,
+    /// Each seed from A to B, both too
+    #[arg(long, value_name = "A..B")]
+    seeds: Option<Seeds>,
+    /// core: the machines alone, fast; full: real shell, kube client and packets
+    #[arg(long, default_value_t = Speed::Core)]
+    pub(super) speed: Speed,
+}
+
+impl Which {
+    pub(super) fn seeds(&self) -> Vec<u64> {
+        self.seeds.map_or_else(|| vec![self.seed], |Seeds(first, last)| (first..=last).collect())
+    }
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Run {
+    #[command(flatten)]
+    pub(super) which: Which,
+    /// Print everything that happened, before the verdicts
+    #[arg(long)]
+    pub(super) trace: bool,
+    /// table: for people; json: one document a run
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) output: Format,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Doublecheck {
+    #[command(flatten)]
+    pub(super) which: Which,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Table,
+    Json,
+}
+
+/// From the first to the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seeds(u64, u64);
+
+impl FromStr for Seeds {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is no range of seeds such as 1..50");
+        let (first, last) = text.split_once("..").ok_or_else(wrong)?;
+        let last = last.strip_prefix('=').unwrap_or(last);
+        let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        if first > last {
+            return Err(format!("'{text}' is empty: the first seed comes after the last"));
+        }
+        Ok(Self(first, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_seeds_includes_both_ends() {
+        let args = Args::try_parse_from(["tombolo-sim", "run", "x.yaml", "--seeds", "3..5"]).unwrap();
+        let Command::Run(run) = args.command else { panic!() };
+        assert_eq!(run.which.seeds(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_range_that_is_none_is_refused_with_the_reason() {
+        for text in ["5", "a..b", "1..", "..3"] {
+            assert!(text.parse::<Seeds>().unwrap_err().contains("no range of seeds"), "{text}");
+        }
+        assert!("5..3".parse::<Seeds>().unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn one_seed_at_core_speed_is_what_is_meant_when_nothing_is_said() {
+        let args = Args::try_parse_from(["tombolo-sim", "run", "x.yaml"]).unwrap();
+        let Command::Run(run) = args.command else { panic!() };
+        assert_eq!((run.which.seeds(), run.which.speed), (vec![1], Speed::Core));
+        assert!(Args::try_parse_from(["tombolo-sim", "run"]).is_err());
+        assert!(Args::try_parse_from(["tombolo-sim", "run", "x", "--seed", "1", "--seeds", "1..2"]).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! What a user or a script meets: exit codes, streams, and the text that matters.
+
+use libtest_mimic::{Failed, Trial};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+pub fn trials() -> Vec<Trial> {
+    let trial = |name: &str, test: fn() -> Result<(), Failed>| Trial::test(format!("command line: {name}"), test);
+    vec![
+        trial("help_documents_the_exit_codes", help_documents_the_exit_codes),
+        trial("a_file_that_is_not_there_ends_with_2", a_file_that_is_not_there_ends_with_2),
+        trial("a_mistake_in_a_scenario_is_shown_with_its_place", a_mistake_in_a_scenario_is_shown_with_its_place),
+        trial("full_speed_says_that_it_is_not_built", full_speed_says_that_it_is_not_built),
+        trial("an_expectation_that_fails_ends_with_1_and_how_to_replay", an_expectation_that_fails_ends_with_1),
+        trial("seeds_are_told_in_order_with_a_summary", seeds_are_told_in_order_with_a_summary),
+        trial("json_is_one_document_a_run", json_is_one_document_a_run),
+        trial("two_processes_print_the_same_trace", two_processes_print_the_same_trace),
+        trial("list_tells_what_each_scenario_is_about", list_tells_what_each_scenario_is_about),
+        trial("bench_tells_machine_steps_a_second", bench_tells_machine_steps_a_second),
+    ]
+}
+
+fn sim(arguments: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    Command::new(env!("CARGO_BIN_EXE_tombolo-sim")).args(arguments).current_dir(root).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A small scenario in a file of its own, with this expectation.
+fn scenario(name: &str, expectation: &str) -> PathBuf {
+    let text = format!(
+        "scenario: {name}
+about: For tests of the command line.
+clusters:
+  west: {{ pods: 10.1.0.0/16, services: 10.101.0.0/16, nodes: [gw-a*, worker] }}
+broker: west
+cable: wireguard
+workloads:
+  - {{ service: web, namespace: shop, cluster: west, pods: 1, ports: [80/tcp], exported: false }}
+expect:
+  - {expectation}
+"
+    );
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.yaml"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn reachable(name: &str) -> PathBuf {
+    scenario(name, "{ by: 1s, connect: { from: west/gw-a, to: \"web.shop.svc.cluster.local:80\" } }")
+}
+
+fn help_documents_the_exit_codes() -> Result<(), Failed> {
+    let output = sim(&["--help"]);
+    let text = stdout(&output);
+    assert!(output.status.success());
+    assert!(text.contains("Exit codes:") && text.contains("doublecheck"), "{text}");
+    Ok(())
+}
+
+fn a_file_that_is_not_there_ends_with_2() -> Result<(), Failed> {
+    let output = sim(&["run", "nowhere.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cannot read nowhere.yaml"), "{}", stderr(&output));
+    Ok(())
+}
+
+fn a_mistake_in_a_scenario_is_shown_with_its_place() -> Result<(), Failed> {
+    let path = scenario("mistaken", "{ by: 1s, conect: { from: west/gw-a, to: \"10.1.2.10:80\" } }");
+    let output = sim(&["run", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("mistaken.yaml:10:") && text.contains("connect"), "{text}");
+    Ok(())
+}
+
+fn full_speed_says_that_it_is_not_built() -> Result<(), Failed> {
+    let output = sim(&["run", reachable("at-full-speed").to_str().unwrap(), "--speed", "full"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("full speed is not built yet"), "{}", stderr(&output));
+    Ok(())
+}
+
+fn an_expectation_that_fails_ends_with_1() -> Result<(), Failed> {
+    let path = scenario("unreachable", "{ by: 1s, connect: { from: west/gw-a, to: \"10.1.9.9:80\" } }");
+    let path = path.to_str().unwrap();
+    let output = sim(&["run", path, "--seed", "4"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("FAILED"), "{text}");
+    assert!(text.contains(&format!("replay: tombolo-sim run {path} --seed 4 --speed core --trace")), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colours where no terminal is");
+    Ok(())
+}
+
+fn seeds_are_told_in_order_with_a_summary() -> Result<(), Failed> {
+    let output = sim(&["run", reachable("many-seeds").to_str().unwrap(), "--seeds", "3..9"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let seeds: Vec<&str> = text.lines().filter_map(|line| line.split("| seed ").nth(1)?.split(',').next()).collect();
+    assert_eq!(seeds, ["3", "4", "5", "6", "7", "8", "9"]);
+    assert!(text.lines().last().unwrap().starts_with("ok      many-seeds: 7 seeds, 0 failed"), "{text}");
+    assert_eq!(stderr(&output), "", "no progress where no terminal is");
+    Ok(())
+}
+
+fn json_is_one_document_a_run() -> Result<(), Failed> {
+    let output = sim(&["run", reachable("as-json").to_str().unwrap(), "--seeds", "1..2", "--output", "json"]);
+    let documents: Vec<serde_json::Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seeds: Vec<u64> = documents.iter().map(|document| document["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [1, 2]);
+    assert_eq!(documents[0]["verdicts"][0]["judgement"], "met");
+    Ok(())
+}
+
+fn two_processes_print_the_same_trace() -> Result<(), Failed> {
+    let output = sim(&["doublecheck", reachable("twice").to_str().unwrap(), "--seed", "5"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let hash = text.trim_end().rsplit(' ').next().unwrap();
+    assert!(hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
+    Ok(())
+}
+
+fn list_tells_what_each_scenario_is_about() -> Result<(), Failed> {
+    let output = sim(&["list"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("The active gateway of west loses power."), "{}", stdout(&output));
+    assert_eq!(sim(&["list", "core"]).status.code(), Some(2));
+    Ok(())
+}
+
+fn bench_tells_machine_steps_a_second() -> Result<(), Failed> {
+    let output = sim(&["bench", "--seconds", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("steps a second"), "{}", stdout(&output));
+    Ok(())
+}
