@@ -59,7 +59,10 @@ pub fn leans_on(entry: &Entry, network: &Network) -> Vec<Item> {
     found.items
 }
 
-/// How deep an entry stands: it leans only on entries of a smaller rank.
+/// The rank that nothing leans on: of routes out of a link.
+pub(super) const RANK_TOP: u8 = 10;
+
+/// How high an entry stands: it leans only on entries of a lower rank.
 pub(super) const fn rank(entry: &Entry) -> u8 {
     match entry {
         Entry::Filter(..) => 0,
@@ -72,7 +75,7 @@ pub(super) const fn rank(entry: &Entry) -> u8 {
         Entry::Address(..) => 7,
         Entry::Neighbour(..) => 8,
         Entry::Peer(..) => 9,
-        Entry::Route(_, Route { kind: RouteKind::Out { .. }, .. }) => 10,
+        Entry::Route(_, Route { kind: RouteKind::Out { .. }, .. }) => RANK_TOP,
     }
 }
 

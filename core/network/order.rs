@@ -1,6 +1,6 @@
 //! Puts the moves of a plan in an order that is safe after each of them; see [`plan`](super::plan).
 
-use super::leans::{leans_on, rank};
+use super::leans::{RANK_TOP, leans_on, rank};
 use super::plan::Action;
 use super::{Allowance, AllowanceId, Entry, Item, Link, LinkKind, LinkName, Neighbour, Network, Peer, PeerId};
 use super::{Route, RouteId, Rule, Translation, TranslationId};
@@ -170,7 +170,8 @@ impl Moves {
 
     /// What stays while what it leans on is replaced by another of its kind: the other comes first.
     fn keep_a_hold(&mut self, draft: &Draft<'_>) {
-        if self.takes.is_empty() {
+        let leant_on = |at: &usize| self.actions.get(*at).is_some_and(|action| rank(action.entry()) < RANK_TOP);
+        if !self.takes.values().any(leant_on) {
             return;
         }
         for entry in draft.desired.entries() {

@@ -141,7 +141,8 @@ impl<'a> Node<'a> {
     }
 
     fn age(self, packet: &mut Packet) -> Result<(), Refusal> {
-        if self.sysctl("net.ipv4.ip_forward") == Some("0") && packet.destination.is_ipv4() {
+        let switch = if packet.destination.is_ipv4() { "net.ipv4.ip_forward" } else { "net.ipv6.conf.all.forwarding" };
+        if self.sysctl(switch) == Some("0") {
             return Err(Refusal::ForwardingOff);
         }
         packet.ttl = packet.ttl.checked_sub(1).filter(|ttl| *ttl > 0).ok_or(Refusal::Expired)?;

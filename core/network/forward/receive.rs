@@ -11,6 +11,8 @@ use core::net::IpAddr;
 impl<'a> Node<'a> {
     /// Takes the packet in, unpacks it if it is for a device of ours, and checks where it comes from.
     pub(super) fn receive(self, arrival: &Arrival, mut packet: Packet) -> Result<(Origin<'a>, Packet), Refusal> {
+        // A socket of the host has no say in outer headers: they are made on the way out.
+        let outer = packet.outer.take();
         let name = match arrival {
             Arrival::Local { link: None } => return Ok((Origin::Host { bound: None }, packet)),
             Arrival::Local { link: Some(name) } => {
@@ -19,7 +21,7 @@ impl<'a> Node<'a> {
             }
             Arrival::Link(name) => name,
         };
-        let (name, link) = match packet.outer.take() {
+        let (name, link) = match outer {
             None => self.link(name)?,
             Some(outer) => self.unpack(&outer, packet.source)?,
         };

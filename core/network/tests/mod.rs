@@ -1,6 +1,8 @@
 //! Tests of the network model, one behaviour each.
 
+mod any_packet;
 mod clusters;
+mod drawn;
 mod laws;
 mod paths;
 mod plans;

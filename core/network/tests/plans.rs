@@ -72,6 +72,19 @@ fn a_new_peer_comes_before_the_old_one_goes() {
 }
 
 #[test]
+fn a_route_that_stays_is_never_without_a_peer_though_its_range_moves_from_one_to_another() {
+    let observed = ours(WEST_A, (1, 1));
+    let mut desired = observed.clone();
+    let first = desired.peers.keys().find(|id| id.link == cable(1)).unwrap().clone();
+    let peer = desired.peers[&first].clone();
+    desired.peers.get_mut(&first).unwrap().allowed = [cidr("10.9.0.0/16")].into();
+    desired.peers.insert(crate::network::PeerId { key: key((2, 3), 1), ..first }, peer);
+    let lines = order(&desired, &observed);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("+ peer 02030100") && lines[1].starts_with("~ peer 02010100"), "{lines:?}");
+}
+
+#[test]
 fn what_cannot_be_changed_in_place_is_made_anew_with_all_that_leans_on_it() {
     let observed = ours(WEST_WORKER, (1, 1));
     let mut desired = observed.clone();
