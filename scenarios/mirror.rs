@@ -31,7 +31,7 @@ impl Mirror {
     /// Takes note of a fact; gives what stood there before, if it is a write to something that was known.
     pub(crate) fn watch(&mut self, fact: &Fact) -> Option<Object> {
         while let Some((_, api)) = self.emptied.pop_front_if(|(at, _)| *at <= fact.at) {
-            self.stores.entry(api).or_default().retain(|key, _| is_the_clusters_own(key.kind));
+            self.stores.entry(api).or_default().retain(|key, _| key.kind.is_the_clusters_own());
         }
         let (What::Wrote { change, key, object, .. }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
         let store = self.stores.entry(api.clone()).or_default();
@@ -56,19 +56,5 @@ impl Mirror {
     /// One object at one API.
     pub(crate) fn get(&self, api: &ApiRef, key: &Key) -> Option<&Object> {
         self.stores.get(api)?.get(key)
-    }
-}
-
-/// What an API has without us, and has again after it restarted with nothing stored.
-fn is_the_clusters_own(kind: Kind) -> bool {
-    match kind {
-        Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ServiceExport => true,
-        Kind::Lease
-        | Kind::Gateway
-        | Kind::Cluster
-        | Kind::Endpoint
-        | Kind::Candidates
-        | Kind::ExportRecord
-        | Kind::Import => false,
     }
 }

@@ -50,6 +50,23 @@ pub enum Kind {
     Import,
 }
 
+impl Kind {
+    /// Whether objects of this kind are there without us: the cluster or its users make them.
+    #[must_use]
+    pub const fn is_the_clusters_own(self) -> bool {
+        match self {
+            Self::Node | Self::Service | Self::EndpointSlice | Self::ServiceExport => true,
+            Self::Lease
+            | Self::Gateway
+            | Self::Cluster
+            | Self::Endpoint
+            | Self::Candidates
+            | Self::ExportRecord
+            | Self::Import => false,
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)

@@ -4,6 +4,7 @@ use super::{
     Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, Gateway, Import, Key, Kind, Lease, Node, Service,
     ServiceExport,
 };
+use crate::base::{ClusterId, Epoch};
 use alloc::format;
 use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,24 @@ impl Object {
             Self::Candidates(_) => Kind::Candidates,
             Self::ExportRecord(_) => Kind::ExportRecord,
             Self::Import(_) => Kind::Import,
+        }
+    }
+
+    /// Whose announcement it is, and of which term. `None` if it is none.
+    #[must_use]
+    pub fn announced(&self) -> Option<(&ClusterId, Epoch)> {
+        match self {
+            Self::Cluster(o) => Some((&o.cluster, o.epoch)),
+            Self::Endpoint(o) => Some((&o.cluster, o.epoch)),
+            Self::Candidates(o) => Some((&o.cluster, o.epoch)),
+            Self::Node(_)
+            | Self::Service(_)
+            | Self::EndpointSlice(_)
+            | Self::ServiceExport(_)
+            | Self::Lease(_)
+            | Self::Gateway(_)
+            | Self::ExportRecord(_)
+            | Self::Import(_) => None,
         }
     }
 

@@ -2,38 +2,12 @@
 
 use super::addresses::probe_address;
 use super::node_side::NodeConfig;
-use crate::base::{ClusterId, Epoch, NodeName, Slot};
-use crate::model::{Candidate, Candidates, Endpoint, Gateway as Card, Object};
+use crate::base::{Epoch, NodeName, Slot};
+use crate::model::{Candidate, Candidates, Endpoint, Gateway as Card};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
 use core::net::IpAddr;
-
-/// Whose announcement an object is, and of which term.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Announcement<'a> {
-    pub(super) cluster: &'a ClusterId,
-    pub(super) epoch: Epoch,
-}
-
-impl<'a> Announcement<'a> {
-    /// `None` if the object is no announcement.
-    pub(super) fn of(object: &'a Object) -> Option<Self> {
-        match object {
-            Object::Cluster(o) => Some(Self { cluster: &o.cluster, epoch: o.epoch }),
-            Object::Endpoint(o) => Some(Self { cluster: &o.cluster, epoch: o.epoch }),
-            Object::Candidates(o) => Some(Self { cluster: &o.cluster, epoch: o.epoch }),
-            Object::Node(_)
-            | Object::Service(_)
-            | Object::EndpointSlice(_)
-            | Object::ServiceExport(_)
-            | Object::Lease(_)
-            | Object::Gateway(_)
-            | Object::ExportRecord(_)
-            | Object::Import(_) => None,
-        }
-    }
-}
 
 /// The holder's own Endpoint.
 pub(super) fn endpoint(config: &NodeConfig, epoch: Epoch, address: IpAddr) -> Endpoint {
@@ -88,7 +62,7 @@ pub(super) fn assign_slots(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Instant;
+    use crate::base::{ClusterId, Instant};
     use crate::model::CableDriver;
     use alloc::vec;
     use alloc::vec::Vec;

@@ -9,7 +9,7 @@
 //! ```
 //! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
 
-use super::announce::{Announcement, assign_slots, endpoint};
+use super::announce::{assign_slots, endpoint};
 use super::node_network::{Backends, ServicePort};
 use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
 use super::{Event, Input, Output, RequestId, Role};
@@ -128,9 +128,9 @@ impl Gateway {
             .into_iter()
             .flat_map(|api| COPIED.into_iter().map(move |kind| (api, kind)))
             .flat_map(|(api, kind)| self.index.objects(api, kind))
-            .filter_map(|(_, object)| Announcement::of(object))
-            .filter(|announcement| announcement.cluster == own)
-            .map(|announcement| announcement.epoch)
+            .filter_map(|(_, object)| object.announced())
+            .filter(|(cluster, _)| *cluster == own)
+            .map(|(_, epoch)| epoch)
             .max();
         let highest = announced.max(self.node.take_heard_epoch());
         if let Some(epoch) = highest {
@@ -257,7 +257,7 @@ impl Gateway {
     /// Writes an announcement unless a newer epoch's stands there.
     fn want_announced(&mut self, api: Api, object: &Object, epoch: Epoch) {
         let key = object.key();
-        let newer = self.index.get(api, &key).and_then(Announcement::of).is_some_and(|there| there.epoch > epoch);
+        let newer = self.index.get(api, &key).and_then(Object::announced).is_some_and(|(_, there)| there > epoch);
         if !newer {
             self.writer.want(api, &key, Some(object), &self.index);
         }
@@ -273,7 +273,7 @@ impl Gateway {
             .index
             .objects(api, Kind::Endpoint)
             .filter(|(key, _)| *key != own)
-            .filter(|(_, object)| Announcement::of(object).is_some_and(|a| a.cluster == cluster && a.epoch <= epoch))
+            .filter(|(_, object)| object.announced().is_some_and(|(of, term)| of == cluster && term <= epoch))
             .map(|(key, _)| key.clone())
             .collect();
         for key in former {
@@ -292,14 +292,14 @@ impl Gateway {
             let foreign = |api| {
                 self.index
                     .objects(api, kind)
-                    .filter(|(_, object)| Announcement::of(object).is_some_and(|a| *a.cluster != own))
+                    .filter(|(_, object)| object.announced().is_some_and(|(cluster, _)| *cluster != own))
                     .map(|(key, object)| (key.clone(), object.clone()))
                     .collect::<BTreeMap<Key, Object>>()
             };
             let (at_broker, here) = (foreign(Api::Broker), foreign(Api::Local));
             for (key, object) in &at_broker {
                 self.absences.clear(key);
-                let epoch = |o: &Object| Announcement::of(o).map(|a| a.epoch);
+                let epoch = |o: &Object| o.announced().map(|(_, epoch)| epoch);
                 let older = here.get(key).is_some_and(|copy| epoch(copy) > epoch(object));
                 if !older {
                     self.writer.want(Api::Local, key, Some(object), &self.index);
@@ -307,7 +307,7 @@ impl Gateway {
             }
             for (key, object) in here.iter().filter(|(key, _)| !at_broker.contains_key(key)) {
                 self.absences.note(key, now);
-                if self.absences.lasted(key) && Announcement::of(object).is_some_and(|a| self.is_silent(a.cluster)) {
+                if self.absences.lasted(key) && object.announced().is_some_and(|(cluster, _)| self.is_silent(cluster)) {
                     self.absences.clear(key);
                     self.writer.want(Api::Local, key, None, &self.index);
                 }
@@ -321,7 +321,7 @@ impl Gateway {
         let speaks = self
             .index
             .objects(Api::Broker, Kind::Cluster)
-            .any(|(_, object)| Announcement::of(object).is_some_and(|announcement| announcement.cluster == cluster));
+            .any(|(_, object)| object.announced().is_some_and(|(of, _)| of == cluster));
         let lives = self.node.ways().get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive);
         speaks || !lives
     }

@@ -1,7 +1,6 @@
 //! **No early sweep.** Nothing is removed on the strength of a view that is not yet complete: a record, an import or a
 //! copy of what a cluster announces is never deleted while its source still exists where it comes from.
 
-use super::one_announcer::announced;
 use super::{Invariant, Violation};
 use crate::exports::Exports;
 use crate::mirror::Mirror;
@@ -74,7 +73,7 @@ impl NoEarlySweep {
 
     /// Says that the copied announcement still stands in its cluster, and that no later one takes its place.
     fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object) -> Option<String> {
-        let (cluster, epoch) = announced(object)?;
+        let (cluster, epoch) = object.announced()?;
         if key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch) {
             return None;
         }

@@ -7,7 +7,7 @@ use crate::{ApiRef, Change, Daemon, Fact, Place, What};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use tombolo_core::base::{ClusterId, Epoch};
-use tombolo_core::model::{Key, Kind, Object};
+use tombolo_core::model::{Key, Kind};
 use tombolo_core::roles::Event;
 
 const NAME: &str = "One announcer";
@@ -39,7 +39,7 @@ impl Invariant for OneAnnouncer {
                 self.announces(cluster, *epoch, &fact.place)
             }
             (What::Wrote { by, change, key, object }, Place::Api(api)) => {
-                let (cluster, epoch) = announced(object)?;
+                let (cluster, epoch) = object.announced()?;
                 match change {
                     Change::Created | Change::Replaced => self.wrote(api, by, key, cluster, epoch),
                     Change::Deleted => self.deleted(api, by, key, cluster, epoch),
@@ -86,23 +86,6 @@ impl OneAnnouncer {
             }
             Some(_) => None,
         }
-    }
-}
-
-/// Whose announcement an object is, and of which epoch.
-pub(super) fn announced(object: &Object) -> Option<(&ClusterId, Epoch)> {
-    match object {
-        Object::Cluster(o) => Some((&o.cluster, o.epoch)),
-        Object::Endpoint(o) => Some((&o.cluster, o.epoch)),
-        Object::Candidates(o) => Some((&o.cluster, o.epoch)),
-        Object::Node(_)
-        | Object::Service(_)
-        | Object::EndpointSlice(_)
-        | Object::ServiceExport(_)
-        | Object::Lease(_)
-        | Object::Gateway(_)
-        | Object::ExportRecord(_)
-        | Object::Import(_) => None,
     }
 }
 

@@ -263,7 +263,7 @@ impl ApiServer {
             ApiFault::RestartedEmpty => {
                 self.fault = ApiFault::Healthy;
                 let before = core::mem::replace(&mut self.store, Store::new(HISTORY_MAX));
-                for (address, there) in before.iter().filter(|((_, key), _)| is_the_clusters_own(key.kind)) {
+                for (address, there) in before.iter().filter(|((_, key), _)| key.kind.is_the_clusters_own()) {
                     // The store is empty, so nothing can be there already.
                     let _ = self.store.create(address.clone(), Arc::clone(&there.value));
                 }
@@ -274,20 +274,6 @@ impl ApiServer {
                 self.end_all(true)
             }
         }
-    }
-}
-
-/// Whether objects of this kind are there without us.
-const fn is_the_clusters_own(kind: Kind) -> bool {
-    match kind {
-        Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ServiceExport => true,
-        Kind::Lease
-        | Kind::Gateway
-        | Kind::Cluster
-        | Kind::Endpoint
-        | Kind::Candidates
-        | Kind::ExportRecord
-        | Kind::Import => false,
     }
 }
 
