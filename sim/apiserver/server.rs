@@ -245,8 +245,8 @@ impl ApiServer {
         }
     }
 
-    /// Creates `object`, or replaces the one of the same name whatever its version, status included: the hand of the
-    /// cluster itself. Gives what is stored.
+    /// Creates `object` (with the uid and creation that it has, if it has them), or replaces the one of the same name
+    /// whatever its version, status included: the hand of the cluster itself. Gives what is stored.
     ///
     /// # Errors
     /// As a create or replace through HTTP, but never `Conflict`.

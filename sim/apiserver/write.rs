@@ -19,10 +19,14 @@ impl State {
         if target.spec.status && !target.spec.is_builtin() {
             remove_key(&mut object, "status");
         }
+        let metadata = meta::metadata(&mut object)?;
+        for key in ["uid", "creationTimestamp"] {
+            metadata.remove(key);
+        }
         self.insert(who, target, object)
     }
 
-    /// Creates with the status as given.
+    /// Creates with status, uid and creation as given.
     fn insert(&mut self, who: &str, target: &Target, mut object: Value) -> Result<Value, Failure> {
         let spec = &target.spec;
         self.take_place(target, &mut object)?;
@@ -33,8 +37,8 @@ impl State {
         for key in ["resourceVersion", "managedFields", "deletionTimestamp", "generateName", "selfLink"] {
             metadata.remove(key);
         }
-        metadata.insert("uid".into(), json!(uid));
-        metadata.insert("creationTimestamp".into(), json!(now));
+        metadata.entry("uid").or_insert(json!(uid));
+        metadata.entry("creationTimestamp").or_insert(json!(now));
         metadata.insert("generation".into(), json!(1));
         let key = ObjectKey::new(spec, &target.namespace, &name);
         let revision = self.store.create(key.clone(), Arc::new(object.clone())).map_err(|_| exists(spec, &name))?;

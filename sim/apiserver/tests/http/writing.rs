@@ -183,6 +183,23 @@ async fn the_observer_is_told_who_wrote_what_and_nothing_of_what_changed_nothing
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cluster_itself_may_choose_identity_and_status_and_a_client_may_not() {
+    let client = Client(server());
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": "gw-a", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z" },
+        "status": { "addresses": [] },
+    });
+    let chosen = client.0.put("cluster", node.clone()).unwrap();
+    assert_eq!((&chosen["metadata"]["uid"], &chosen["status"]), (&json!("u"), &node["status"]));
+    client.delete("/api/v1/nodes/gw-a").await;
+    let (_, made) = client.post("/api/v1/nodes", &node).await;
+    assert_ne!(made["metadata"]["uid"], "u");
+    assert_eq!(made["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_servers_of_one_seed_give_the_same_answers() {
     let run = async |seed: u64| {
         let server = ApiServer::new(Registry::clusterset(), seed, || Wall::from_unix_secs(0));

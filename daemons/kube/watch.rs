@@ -1,0 +1,220 @@
+//! One watch that never ends.
+//!
+//! kube's `watcher` lists and follows. Around it stands what it lacks: a seeded backoff; an own deadline for a listing
+//! that hangs; and a new start, with a listing, after an answer from which it would only ask the same again for ever. It
+//! does so after `410 Gone` as the answer to a watch (it knows 410 only inside a stream), and after a version that lies in
+//! the future, which is how an API that was emptied or restored shows.
+//!
+//! Objects are taken as plain JSON and read one by one: one that cannot be read is told and treated as if it were not
+//! there, and spoils nothing else.
+
+use crate::backoff::Backoff;
+use crate::convert::{self, key_of, version_of};
+use crate::request::Requests;
+use crate::resource::{Scope, resource, scope};
+use crate::seen::{Name, name_of};
+use futures_util::{Stream, StreamExt as _};
+use kube::Api as KubeApi;
+use kube::core::DynamicObject;
+use kube::runtime::watcher::{self, watcher};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tombolo_core::base::Rng;
+use tombolo_core::model::{Api, Key, Kind, WatchEvent};
+use tombolo_core::roles::Input;
+use tombolo_shell::Inbox;
+
+pub struct Watch {
+    requests: Arc<Requests>,
+    api: Api,
+    kind: Kind,
+    inbox: Inbox,
+    backoff: Backoff,
+    /// How long one watch request lasts.
+    lasts_secs: u32,
+    /// What was told of each object that cannot be read.
+    unreadable: BTreeMap<Name, String>,
+    /// What the listing under way has shown so far.
+    listing: Option<BTreeSet<Name>>,
+}
+
+impl Watch {
+    pub fn new(requests: Arc<Requests>, api: Api, kind: Kind, inbox: Inbox) -> Self {
+        let config = &requests.config;
+        let mut rng = Rng::stream(config.seed, &format!("watch {api} {kind}"));
+        let (least, most) = config.watch_lasts_secs;
+        let spread = rng.below(u64::from(most.saturating_sub(least)) + 1);
+        Self {
+            api,
+            kind,
+            inbox,
+            backoff: Backoff::new(config.backoff.0, config.backoff.1, rng.bits()),
+            lasts_secs: least.saturating_add(u32::try_from(spread).unwrap_or(0)),
+            unreadable: BTreeMap::new(),
+            listing: None,
+            requests,
+        }
+    }
+
+    /// Follows for ever, or not at all where the daemon does not know the API.
+    pub async fn follow(mut self) {
+        let Some(objects) = self.objects() else {
+            self.requests.tell(format!("{} {}: this daemon has no broker to watch", self.api, self.kind));
+            return;
+        };
+        let config = watcher::Config {
+            page_size: Some(self.requests.config.page_size),
+            ..watcher::Config::default().timeout(self.lasts_secs)
+        };
+        loop {
+            let stream = watcher(objects.clone(), config.clone());
+            let pause = self.follow_one(stream).await;
+            sleep(pause).await;
+        }
+    }
+
+    fn objects(&self) -> Option<KubeApi<DynamicObject>> {
+        let client = self.requests.connections.get(self.api)?.clone();
+        let places = &self.requests.config.writer.places;
+        let resource = resource(self.kind);
+        Some(match (self.api, scope(self.kind)) {
+            (_, Scope::Cluster) | (Api::Local, Scope::Anywhere) => KubeApi::all_with(client, &resource),
+            (_, Scope::Own) | (Api::Broker, Scope::Anywhere) => {
+                KubeApi::namespaced_with(client, places.own(self.api), &resource)
+            }
+        })
+    }
+
+    /// Follows one watcher until it is of no more use. Gives the pause before the next.
+    async fn follow_one(
+        &mut self,
+        stream: impl Stream<Item = watcher::Result<watcher::Event<DynamicObject>>>,
+    ) -> Duration {
+        let mut stream = pin!(stream);
+        let mut synced = false;
+        loop {
+            let next = if synced {
+                stream.next().await
+            } else {
+                // The watcher gives up on a silent stream, but not on a page of a list that stops halfway.
+                match timeout(self.requests.config.request_deadline * 2, stream.next()).await {
+                    Ok(next) => next,
+                    Err(_) => return self.backoff.pause(),
+                }
+            };
+            match next {
+                Some(Ok(event)) => {
+                    synced = match &event {
+                        watcher::Event::Init | watcher::Event::InitApply(_) => false,
+                        watcher::Event::InitDone | watcher::Event::Apply(_) | watcher::Event::Delete(_) => true,
+                    };
+                    self.take(event);
+                }
+                Some(Err(error)) => {
+                    let pause = self.backoff.pause();
+                    if !synced || needs_a_new_start(&error) {
+                        return pause;
+                    }
+                    sleep(pause).await;
+                }
+                None => return self.backoff.pause(),
+            }
+        }
+    }
+
+    fn take(&mut self, event: watcher::Event<DynamicObject>) {
+        match event {
+            // Told with the first thing that the listing shows: until then nothing began.
+            watcher::Event::Init => self.listing = None,
+            watcher::Event::InitApply(object) => {
+                self.begin();
+                self.applied(&object);
+            }
+            watcher::Event::InitDone => {
+                self.begin();
+                let listed = self.listing.take().unwrap_or_default();
+                self.requests.seen.retain(self.api, self.kind, &listed);
+                self.unreadable.retain(|name, _| listed.contains(name));
+                self.tell(WatchEvent::Synced(self.kind));
+                self.backoff.reset();
+            }
+            watcher::Event::Apply(object) => {
+                self.backoff.reset();
+                self.applied(&object);
+            }
+            watcher::Event::Delete(object) => {
+                self.backoff.reset();
+                self.deleted(&object);
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.listing.is_none() {
+            self.listing = Some(BTreeSet::new());
+            self.tell(WatchEvent::Began(self.kind));
+        }
+    }
+
+    fn applied(&mut self, object: &DynamicObject) {
+        let value = serde_json::to_value(object).unwrap_or_default();
+        let name = name_of(&value);
+        if let Some(listing) = &mut self.listing {
+            listing.insert(name.clone());
+        }
+        self.requests.seen.put(self.api, self.kind, &value);
+        match convert::read(self.kind, &value) {
+            Ok(Some(object)) => {
+                self.unreadable.remove(&name);
+                self.tell(WatchEvent::Applied(object, version_of(&value)));
+            }
+            Ok(None) => self.absent(key_of(self.kind, &value)),
+            Err(error) => {
+                let key = key_of(self.kind, &value);
+                let because = format!("{key} at the {} API: {error}", self.api);
+                if self.unreadable.get(&name) != Some(&because) {
+                    self.unreadable.insert(name, because.clone());
+                    self.requests.tell(because);
+                }
+                self.absent(key);
+            }
+        }
+    }
+
+    /// What is there but not for us. In a listing it is enough not to name it.
+    fn absent(&self, key: Key) {
+        if self.listing.is_none() {
+            self.tell(WatchEvent::Deleted(key));
+        }
+    }
+
+    fn deleted(&mut self, object: &DynamicObject) {
+        let value: Value = serde_json::to_value(object).unwrap_or_default();
+        let name = name_of(&value);
+        self.unreadable.remove(&name);
+        self.requests.seen.remove(self.api, self.kind, name);
+        let key = match convert::read(self.kind, &value) {
+            Ok(Some(object)) => object.key(),
+            Ok(None) | Err(_) => key_of(self.kind, &value),
+        };
+        self.tell(WatchEvent::Deleted(key));
+    }
+
+    fn tell(&self, event: WatchEvent) {
+        self.inbox.put(Input::Watched(self.api, event));
+    }
+}
+
+/// Whether the watcher would ask the same again and get the same answer.
+fn needs_a_new_start(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 410 | 504),
+        watcher::Error::WatchError(status) => matches!(status.code, 410 | 500 | 504),
+        watcher::Error::NoResourceVersion | watcher::Error::InitialListFailed(_) => true,
+        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => false,
+    }
+}
