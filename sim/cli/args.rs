@@ -72,6 +72,9 @@ pub(super) struct Run {
     /// Print everything that happened, before the verdicts
     #[arg(long)]
     pub(super) trace: bool,
+    /// Print one line for each change that matters: acts, leadership, paths and flows
+    #[arg(long)]
+    pub(super) timeline: bool,
     /// table: for people; json: one document a run
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) output: Format,

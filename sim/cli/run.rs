@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc;
-use tombolo_scenarios::{Expectation, Judgement, Options, Report, trace};
+use tombolo_scenarios::{Expectation, Judgement, Options, Report, timeline, trace};
 use tombolo_sim::{Speed, WorldError};
 
 /// One run to do.
@@ -125,8 +125,11 @@ impl Teller<'_> {
         if self.asked.trace {
             output::say(&trace::text(&report.facts));
         }
+        if self.asked.timeline {
+            output::say(&timeline(&job.entry.scenario, &report.facts));
+        }
         let outage = worst_outage(job, report);
-        if self.several && !failed && !self.asked.trace {
+        if self.several && !failed && !self.asked.trace && !self.asked.timeline {
             output::say_table(&one_line(report, outage));
         } else {
             output::say_table(&report.table());

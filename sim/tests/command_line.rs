@@ -13,6 +13,7 @@ pub fn trials() -> Vec<Trial> {
         trial("full_speed_says_that_it_is_not_built", full_speed_says_that_it_is_not_built),
         trial("an_expectation_that_fails_ends_with_1_and_how_to_replay", an_expectation_that_fails_ends_with_1),
         trial("seeds_are_told_in_order_with_a_summary", seeds_are_told_in_order_with_a_summary),
+        trial("a_timeline_shows_leadership_and_flows_before_the_verdicts", a_timeline_shows_leadership_and_flows),
         trial("json_is_one_document_a_run", json_is_one_document_a_run),
         trial("two_processes_print_the_same_trace", two_processes_print_the_same_trace),
         trial("list_tells_what_each_scenario_is_about", list_tells_what_each_scenario_is_about),
@@ -108,6 +109,16 @@ fn seeds_are_told_in_order_with_a_summary() -> Result<(), Failed> {
     assert_eq!(seeds, ["3", "4", "5", "6", "7", "8", "9"]);
     assert!(text.lines().last().unwrap().starts_with("ok      many-seeds: 7 seeds, 0 failed"), "{text}");
     assert_eq!(stderr(&output), "", "no progress where no terminal is");
+    Ok(())
+}
+
+fn a_timeline_shows_leadership_and_flows() -> Result<(), Failed> {
+    let output = sim(&["run", reachable("with-timeline").to_str().unwrap(), "--timeline"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let (timeline, verdicts) = text.split_once("with-timeline | core speed").unwrap();
+    assert!(timeline.contains("leader") && timeline.contains("flow"), "{timeline}");
+    assert!(verdicts.contains("by 1s: west/gw-a connects"), "{verdicts}");
     Ok(())
 }
 
