@@ -1,4 +1,9 @@
 //! Connection tracking and translation: `spec/data-plane.md` sections 1 and 2.
+//!
+//! A gateway that meets a flow from behind knows its backend but not how it was called. The mirror rule takes it for
+//! the service's. So a flow that went straight to a backend's exported port is tracked and not counted as transit, or
+//! its answers would be taken for the service's as well; what is left is the case that the gateway changes and the
+//! server speaks next, which breaks such a flow.
 
 use super::refusal::Refusal;
 use super::route::{Out, Way};

@@ -114,6 +114,18 @@ fn the_choice_is_the_one_that_linux_makes() {
     assert_eq!(by_source, [8; 8]);
 }
 
+/// Seen with the script of `plans::the_script_of_a_gateway` loaded in a namespace of Linux 6.18, beside a masquerade at
+/// priority 100 and a drop of invalid packets.
+#[test]
+fn slot_table_script_and_model_choose_the_backend_that_linux_chose() {
+    let mut clusters = Clusters::usual();
+    clusters.export(&web(&[EAST_B, EAST_WORKER]));
+    let chosen: Vec<_> =
+        (5000..5008).map(|port| clusters.pod_sends(WEST_WORKER, call(port, SYN)).packet.destination).collect();
+    let [b, worker] = [pod(EAST_B), pod(EAST_WORKER)];
+    assert_eq!(chosen, [b, worker, b, worker, worker, b, worker, worker]);
+}
+
 #[test]
 fn every_gateway_makes_the_same_choice_so_a_flow_keeps_its_backend_when_the_client_speaks_next() {
     let mut clusters = Clusters::usual();
@@ -187,6 +199,17 @@ fn a_pod_that_is_called_by_its_own_address_answers_under_its_own_address() {
     let back = clusters.pod_sends(EAST_WORKER, answer(&there.packet, SYN_ACK));
     assert_eq!(back.packet.source, pod(EAST_WORKER), "though it is a backend of an exported service");
     assert_eq!(back.at, WEST_WORKER);
+}
+
+/// The limit of the mirror rule, the same in Linux: a gateway that never saw the flow cannot tell this answer from one
+/// of the service's.
+#[test]
+fn a_direct_flow_to_an_exported_port_is_mistaken_for_the_services_if_the_server_speaks_next_at_a_new_gateway() {
+    let mut clusters = Clusters::usual();
+    let there = clusters.pod_sends(WEST_WORKER, tcp(client(4000), (pod(EAST_WORKER), 8080), SYN));
+    clusters.node(EAST_A).conntrack = Conntrack::new();
+    let back = clusters.pod_sends(EAST_WORKER, answer(&there.packet, ACK));
+    assert_eq!(back.packet.source, ip(WEB));
 }
 
 #[test]
