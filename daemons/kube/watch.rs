@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tombolo_core::base::Rng;
 use tombolo_core::model::{Api, Key, Kind, WatchEvent};
 use tombolo_core::roles::Input;
@@ -34,6 +34,7 @@ pub struct Watch {
     kind: Kind,
     inbox: Inbox,
     backoff: Backoff,
+    failed_at: Instant,
     /// How long one watch request lasts.
     lasts_secs: u32,
     /// What was told of each object that cannot be read.
@@ -53,6 +54,7 @@ impl Watch {
             kind,
             inbox,
             backoff: Backoff::new(config.backoff.0, config.backoff.1, rng.bits()),
+            failed_at: Instant::now(),
             lasts_secs: least.saturating_add(u32::try_from(spread).unwrap_or(0)),
             unreadable: BTreeMap::new(),
             listing: None,
@@ -103,7 +105,7 @@ impl Watch {
                 // The watcher gives up on a silent stream, but not on a page of a list that stops halfway.
                 match timeout(self.requests.config.request_deadline * 2, stream.next()).await {
                     Ok(next) => next,
-                    Err(_) => return self.backoff.pause(),
+                    Err(_) => return self.pause(),
                 }
             };
             match next {
@@ -115,15 +117,26 @@ impl Watch {
                     self.take(event);
                 }
                 Some(Err(error)) => {
-                    let pause = self.backoff.pause();
+                    let pause = self.pause();
                     if !synced || needs_a_new_start(&error) {
                         return pause;
                     }
                     sleep(pause).await;
                 }
-                None => return self.backoff.pause(),
+                None => return self.pause(),
             }
         }
+    }
+
+    /// The pause after a failure. A watch that went on and had nothing to tell shows no success: it is one if failures
+    /// stay away for longer than they would take to come again.
+    fn pause(&mut self) -> Duration {
+        let config = &self.requests.config;
+        if self.failed_at.elapsed() > config.backoff.1 + config.request_deadline * 3 {
+            self.backoff.reset();
+        }
+        self.failed_at = Instant::now();
+        self.backoff.pause()
     }
 
     fn take(&mut self, event: watcher::Event<DynamicObject>) {

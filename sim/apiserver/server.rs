@@ -75,7 +75,7 @@ type Observer = Box<dyn FnMut(&Accepted<'_>) + Send>;
 /// Everything behind the lock.
 pub(crate) struct State {
     pub store: Store<ObjectKey, Arc<Value>>,
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     pub faults: Faults,
     pub owners: BTreeMap<ObjectKey, Owners>,
     /// Grows when every open watch must end at once.
@@ -145,7 +145,7 @@ impl ApiServer {
     pub fn new(registry: Registry, seed: u64, wall: impl FnMut() -> Wall + Send + 'static) -> Self {
         let state = State {
             store: Store::new(HISTORY_MAX),
-            registry,
+            registry: Arc::new(registry),
             faults: Faults::default(),
             owners: BTreeMap::new(),
             disruptions: 0,

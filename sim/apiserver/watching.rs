@@ -13,9 +13,10 @@ use futures_util::Stream;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-use tombolo_core::base::{Event, Revision};
+use tombolo_core::base::{Event, Revision, Versioned};
 
 /// Without `timeoutSeconds` a watch lives this long (real servers: 30 to 60 minutes).
 const LIFE_DEFAULT: Duration = Duration::from_mins(30);
@@ -25,6 +26,8 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 pub(crate) struct Watching {
     server: ApiServer,
     target: Target,
+    /// The kind, as in keys of the store.
+    resource: Arc<str>,
     selector: Selector,
     bookmarks: bool,
     /// Everything up to here was read.
@@ -52,6 +55,7 @@ impl Watching {
         let mut watching = Self {
             server: server.clone(),
             target: call.target.clone(),
+            resource: call.target.spec.resource().into(),
             selector,
             bookmarks: *bookmarks,
             cursor: start.unwrap_or_else(|| state.store.latest()),
@@ -171,15 +175,13 @@ impl Watching {
 
     /// The line that tells `event`, if it is about what is watched. With a selector, an object that leaves the selection
     /// is told as deleted, and one that enters it as added.
-    fn line_of(&self, event: &Event<ObjectKey, std::sync::Arc<Value>>) -> Option<Bytes> {
+    fn line_of(&self, event: &Event<ObjectKey, Arc<Value>>) -> Option<Bytes> {
         let Target { spec, version, namespace, .. } = &self.target;
-        let here =
-            *event.key.resource == spec.resource() && (namespace.is_empty() || *event.key.namespace == **namespace);
-        if !here {
+        let in_namespace = namespace.is_empty() || *event.key.namespace == **namespace;
+        if event.key.resource != self.resource || !in_namespace {
             return None;
         }
-        let selected =
-            |there: &&tombolo_core::base::Versioned<std::sync::Arc<Value>>| self.selector.matches(&there.value);
+        let selected = |there: &&Versioned<Arc<Value>>| self.selector.matches(&there.value);
         let before = event.change.before().filter(selected);
         let after = event.change.after().filter(selected);
         let (told, there) = match (before, after) {

@@ -64,7 +64,10 @@ impl State {
             return Err(Failure::new(Reason::NotFound, told));
         };
         if there.value["metadata"].get("deletionTimestamp").is_some() {
-            let told = format!("unable to create new content in namespace {} because it is being terminated", said);
+            let told = format!(
+                "unable to create new content in namespace {} because it is being terminated",
+                target.namespace
+            );
             return Err(Failure::new(Reason::Forbidden, told));
         }
         meta::metadata(object)?.insert("namespace".into(), json!(target.namespace));
@@ -293,8 +296,9 @@ impl State {
 /// `uid` and `resourceVersion` in `expected`, if they are there, must be those of the object.
 fn check_expectations(target: &Target, there: &There, expected: &Value) -> Result<(), Failure> {
     let uid = expected["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != meta::text(&there.value, "uid") {
-        let told = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: another");
+    let there_uid = meta::text(&there.value, "uid");
+    if !uid.is_empty() && uid != there_uid {
+        let told = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {there_uid}");
         return Err(Failure::new(
             Reason::Conflict,
             format!("Operation cannot be fulfilled on {}: {told}", target.describe()),

@@ -156,13 +156,8 @@ pub(crate) fn parts_of(version: &Version) -> (&str, &str) {
 }
 
 /// Lays `ours` over `there`: what others said in fields, labels and annotations that we do not use stays. A field that is
-/// a map (`spec`, `metadata.labels`) is merged key by key, each of which is replaced as a whole; `null` removes. Those of
-/// our annotations that we no longer say go.
+/// a map (`spec`, `metadata.labels`) is merged key by key, each of which is replaced as a whole; `null` removes.
 pub fn overlay(there: &mut Value, ours: &Value) {
-    let annotations = there.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
-    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| !key.starts_with("tombolo.dev/"));
-    }
     let Some(ours) = ours.as_object() else { return };
     for (key, value) in ours {
         match (key.as_str(), value.as_object()) {

@@ -108,6 +108,46 @@ async fn an_api_that_is_down_at_the_start_is_waited_for_and_nothing_is_said_to_h
     assert_eq!(stand.lines(secs(40)).await, ["began Cluster", "synced Cluster"]);
 }
 
+/// The pauses have grown to half a minute; then all is well for a while. How long does the next short outage blind us?
+async fn after_a_long_outage(meanwhile: impl AsyncFn(&mut Stand)) -> Duration {
+    let mut stand = Stand::new();
+    stand.hand.watch(CLUSTERS);
+    stand.lines(secs(1)).await;
+    stand.server.set_faults(Faults { erroring: true, ..Faults::default() });
+    stand.lines(secs(300)).await;
+    stand.server.set_faults(Faults::default());
+    meanwhile(&mut stand).await;
+    stand.server.set_faults(Faults { erroring: true, ..Faults::default() });
+    stand.lines(secs(1)).await;
+    stand.server.put("them", cluster_json("late")).unwrap();
+    stand.server.set_faults(Faults::default());
+    let healed = tokio::time::Instant::now();
+    assert_eq!(line(&stand.next().await), "applied Cluster late");
+    healed.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_event_or_a_listing_pauses_are_short_again() {
+    let event = after_a_long_outage(async |stand| {
+        stand.server.put("them", cluster_json("early")).unwrap();
+        assert_eq!(line(&stand.next().await), "applied Cluster early");
+    });
+    assert!(event.await < secs(3));
+    let listing = after_a_long_outage(async |stand| {
+        stand.server.expire_history();
+        assert_eq!(stand.lines(secs(45)).await, ["began Cluster", "synced Cluster"]);
+    });
+    assert!(listing.await < secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_quiet_while_pauses_are_short_again() {
+    let quiet = after_a_long_outage(async |stand| {
+        assert_eq!(stand.lines(secs(120)).await, Vec::<String>::new());
+    });
+    assert!(quiet.await < secs(3));
+}
+
 #[tokio::test(start_paused = true)]
 async fn garbage_is_told_once_and_spoils_nothing_else() {
     let mut stand = Stand::new();

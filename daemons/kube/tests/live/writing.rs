@@ -164,6 +164,15 @@ async fn an_import_is_written_with_its_status_and_only_as_often_as_needed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_of_two_steps_has_one_deadline() {
+    let mut stand = Stand::new();
+    stand.server.set_faults(Faults { slow: secs(4), ..Faults::default() });
+    let before = tokio::time::Instant::now();
+    assert_eq!(stand.write(Api::Local, create(import(&["east"]))).await, Err(ApiError::Unreachable));
+    assert_eq!(before.elapsed(), secs(5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn records_go_to_our_namespaces() {
     let mut stand = Stand::new();
     stand.write(Api::Local, create(cluster("east"))).await.unwrap();
