@@ -29,6 +29,10 @@ pub const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
 /// (`spec/failover.md` 8). Then the last election that an act can cause is over.
 pub const CALM_AFTER: Duration = Duration::from_secs(25);
 
+/// Where links lose packets, a probe may fail by chance. A flow is judged broken (Converges) only if none of its probes
+/// passes for this long.
+pub const CHANCE_FORGIVEN: Duration = Duration::from_secs(2);
+
 /// A name that was exported and could be known for this long must not be denied (ARCHITECTURE section 8: an export is
 /// answerable in under 1 s; this leaves room for the probe itself).
 pub const NAME_KNOWN_WITHIN: Duration = Duration::from_secs(2);

@@ -72,6 +72,14 @@ pub struct Links {
     pub pairs: BTreeMap<(ClusterId, ClusterId), LinkSpec>,
 }
 
+impl Links {
+    /// Whether packets are lost anywhere by chance.
+    #[must_use]
+    pub fn lose_packets(&self) -> bool {
+        self.pairs.values().chain([&self.default]).any(|link| link.loss_millionths > 0)
+    }
+}
+
 /// How a link behaves, each way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkSpec {

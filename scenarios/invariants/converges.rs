@@ -2,10 +2,11 @@
 //! until the end, whatever the order of events was.
 //!
 //! Watched are the flows that an expectation wants to connect and none wants refused, towards a service that is exported.
-//! Held flows are not: whether one outlives a gateway depends on its kind (`spec/data-plane.md` 5).
+//! Where links lose packets, single probes may fail; then a flow must not fail without a break for longer than chance can
+//! explain. Held flows are not watched: whether one outlives a gateway depends on its kind (`spec/data-plane.md` 5).
 
 use super::{Invariant, Violation};
-use crate::bounds::CONVERGED_WITHIN;
+use crate::bounds::{CHANCE_FORGIVEN, CONVERGED_WITHIN};
 use crate::exports::Exports;
 use crate::probing::{Stream, stream_of, stream_of_probe, streams};
 use crate::trouble::Trouble;
@@ -13,7 +14,7 @@ use crate::verdict::NOT_PROBED;
 use crate::wording::{self, named_by, seconds};
 use crate::{Expectation, Fact, Outcome, Scenario, Verb, What, Workload};
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NAME: &str = "Converges";
 
@@ -26,8 +27,12 @@ pub(super) struct Converges {
     trouble: Trouble,
     exports: Exports,
     exports_end: bool,
-    /// Streams whose last probe failed: a run of failures is one violation.
-    failing: BTreeSet<usize>,
+    /// How long a flow may fail by chance.
+    forgiven: Duration,
+    /// Streams whose last probe failed when it should not have, and since when.
+    failing: BTreeMap<usize, Duration>,
+    /// Those of them that were told: a run of failures is one violation.
+    told: BTreeSet<usize>,
 }
 
 impl Converges {
@@ -51,7 +56,9 @@ impl Converges {
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
             exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..))),
-            failing: BTreeSet::new(),
+            forgiven: if scenario.links.lose_packets() { CHANCE_FORGIVEN } else { Duration::ZERO },
+            failing: BTreeMap::new(),
+            told: BTreeSet::new(),
         }
     }
 
@@ -85,16 +92,20 @@ impl Invariant for Converges {
             Outcome::Failed { .. } => return None,
             Outcome::Fetched { .. } | Outcome::Resolved { .. } => {
                 self.failing.remove(&index);
+                self.told.remove(&index);
                 return None;
             }
         };
         let due = CONVERGED_WITHIN + fact.at.saturating_sub(*began);
-        if self.trouble.calm_for(fact.at) < due || !self.reachable(stream, *began) || self.failing.contains(&index) {
+        if self.trouble.calm_for(fact.at) < due || !self.reachable(stream, *began) {
+            return None;
+        }
+        let since = *self.failing.entry(index).or_insert(*began);
+        if began.saturating_sub(since) < self.forgiven || !self.told.insert(index) {
             return None;
         }
         let (from, to) = (wording::node(&stream.from), wording::probe(&stream.to));
         let text = format!("{from} did not reach {to} at {}, long after the last fault: {because}", seconds(*began));
-        self.failing.insert(index);
         Some(Violation { invariant: NAME, at: fact.at, text })
     }
 
@@ -155,6 +166,17 @@ mod tests {
                 "west/worker did not reach web.shop.svc.clusterset.local:80 at 41.000s, long after the last fault: no answer"
             ]
         );
+    }
+
+    #[test]
+    fn where_packets_are_lost_single_probes_may_fail_but_no_flow_for_long() {
+        let mut lossy = scenario(vec![], vec![connects(When::By(secs(10)))]);
+        lossy.links.default.loss_millionths = 50_000;
+        let mut facts =
+            vec![tried(20, failed("lost")), tried(21, failed("lost")), tried(22, fetched()), tried(23, failed("lost"))];
+        assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)), [""; 0]);
+        facts.extend([tried(24, failed("lost")), tried(25, failed("lost"))]);
+        assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)).len(), 1);
     }
 
     #[test]

@@ -23,12 +23,7 @@ pub(super) struct NoFlap {
 
 impl NoFlap {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        let mut links = scenario.links.pairs.values().chain([&scenario.links.default]);
-        Self {
-            trouble: Trouble::of(scenario),
-            stillness: Stillness::default(),
-            lossy: links.any(|link| link.loss_millionths > 0),
-        }
+        Self { trouble: Trouble::of(scenario), stillness: Stillness::default(), lossy: scenario.links.lose_packets() }
     }
 
     fn moves(&mut self, fact: &Fact) -> Option<String> {
