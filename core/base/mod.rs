@@ -3,6 +3,7 @@
 mod cidr;
 pub mod hash;
 mod id;
+mod lasting;
 #[cfg(any(test, feature = "laws"))]
 pub mod laws;
 mod machine;
@@ -13,6 +14,7 @@ mod timers;
 
 pub use cidr::{Cidr, CidrError};
 pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError};
+pub use lasting::Lasting;
 pub use machine::{Machine, drain};
 pub use rng::Rng;
 pub use store::{Change, Event, HistoryError, Page, Range, Revision, Snapshot, Store, StoreError, Versioned};

@@ -20,12 +20,12 @@ mod by_service;
 mod tests;
 
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{ClusterId, Instant, Label, Machine, Wall};
+use crate::base::{ClusterId, Instant, Label, Lasting, Machine, Wall};
 use crate::discovery::{NotExportable, export_record, merge};
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType, WatchEvent,
 };
-use crate::sync::{Absences, Index, Writer};
+use crate::sync::{ABSENCE, Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -70,7 +70,7 @@ pub struct Discovery {
     /// Records at the broker.
     records: ByService,
     /// Records that a listing of the broker did not show any more.
-    absences: Absences,
+    absences: Lasting<Key>,
     /// The service of each own record that was ever to be written or deleted: news of the write may come when the
     /// broker shows the record no more.
     published: BTreeMap<Key, ServiceKey>,
@@ -90,7 +90,7 @@ impl Discovery {
             index: Index::default(),
             slices: ByService::default(),
             records: ByService::default(),
-            absences: Absences::default(),
+            absences: Lasting::new(ABSENCE),
             published: BTreeMap::new(),
             refused: BTreeMap::new(),
             writer: Writer::new(seed),

@@ -13,23 +13,28 @@ use super::announce::{assign_slots, endpoint};
 use super::node_network::{Backends, ServicePort};
 use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{ClusterId, Epoch, Instant, Machine, NodeName, Slot};
+use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Version, Write,
+    Api, ApiError, CableKey, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
 };
-use crate::sync::{Absences, Index, Writer};
+use crate::sync::{ABSENCE, Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 /// Name of the Lease, as Submariner has it.
 pub const LEASE: &str = "submariner-gateway-lock";
 
 /// Requests of the election carry this bit, those of the writer do not.
 const OF_ELECTION: u64 = 1 << 63;
+
+/// How long no path to a cluster lives before its card calls it lost and DNS hides it. A change of path takes well under a
+/// second; the promise is three (ARCHITECTURE, time bounds).
+const LOSS: Duration = Duration::from_secs(1);
 
 /// The kinds that gateways copy from the broker for their cluster.
 const COPIED: [Kind; 3] = [Kind::Cluster, Kind::Endpoint, Kind::Candidates];
@@ -55,7 +60,9 @@ pub struct Gateway {
     index: Index,
     writer: Writer,
     /// Copies whose original the broker does not show.
-    absences: Absences,
+    absences: Lasting<Key>,
+    /// Clusters to which no path lives.
+    losses: Lasting<ClusterId>,
     election: Election,
     node: NodeSide,
     /// While it holds the lease: the epoch of its term.
@@ -76,6 +83,8 @@ pub enum GatewayWake {
     Writer,
     /// What the broker does not show any more may be gone for good.
     Absence,
+    /// A cluster may be lost for good.
+    Loss,
 }
 
 impl Gateway {
@@ -94,7 +103,8 @@ impl Gateway {
             keys: config.keys,
             index: Index::default(),
             writer: Writer::new(seed),
-            absences: Absences::default(),
+            absences: Lasting::new(ABSENCE),
+            losses: Lasting::new(LOSS),
             election,
             node: NodeSide::new(config.node),
             term: None,
@@ -195,7 +205,7 @@ impl Gateway {
 
     /// Says to the writer what each object of ours should be.
     fn reconcile(&mut self, now: Instant) {
-        self.want_card();
+        self.want_card(now);
         if let Some(epoch) = self.term {
             self.announce(epoch);
             self.copy_from_broker(now);
@@ -209,7 +219,7 @@ impl Gateway {
         }
     }
 
-    fn want_card(&mut self) {
+    fn want_card(&mut self, now: Instant) {
         if !self.index.synced(Api::Local, Kind::Gateway) {
             return;
         }
@@ -218,9 +228,24 @@ impl Gateway {
             address: self.address,
             keys: self.keys.clone(),
             active: self.term,
-            reach: self.node.ways().iter().map(|(cluster, way)| (cluster.clone(), way.reach)).collect(),
+            reach: self.reach(now),
         });
         self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
+    }
+
+    /// What is reached; a loss counts once it has lasted.
+    fn reach(&mut self, now: Instant) -> BTreeMap<ClusterId, Reach> {
+        let mut reach = BTreeMap::new();
+        for (cluster, way) in self.node.ways() {
+            if way.reach == Reach::Lost {
+                self.losses.note(cluster, now);
+            } else {
+                self.losses.clear(cluster);
+            }
+            let lasts = way.reach != Reach::Lost || self.losses.lasted(cluster);
+            reach.insert(cluster.clone(), if lasts { way.reach } else { Reach::Connected });
+        }
+        reach
     }
 
     /// The holder's announcements: here and at the broker, the new one before the old ones go.
@@ -386,7 +411,8 @@ impl Machine for Gateway {
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
         let absence = self.absences.poll_timeout().map(|at| (at, GatewayWake::Absence));
-        [election, paths, writer, absence].into_iter().flatten().min()
+        let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
+        [election, paths, writer, absence, loss].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -397,7 +423,9 @@ impl Machine for Gateway {
             self.reconcile(now);
         }
         let again = !self.writer.due(now).is_empty();
-        if !self.absences.due(now).is_empty() || again {
+        let gone = !self.absences.due(now).is_empty();
+        let lost = !self.losses.due(now).is_empty();
+        if again || gone || lost {
             self.reconcile(now);
         }
     }

@@ -9,15 +9,17 @@
 //!   as absence (F2, B48); a view stays readable while it is listed anew (B68); before the first complete listing it is
 //!   not [`Index::synced`], and nothing may be concluded from an absence (F3).
 //! * What a listing did not show is only *missing* ([`Index::missing`]), and may come back when an API that lost its data is
-//!   filled again; [`Absences`] counts how long. A deletion that was seen needs no such patience.
+//!   filled again: it is believed after [`ABSENCE`]. A deletion that was seen needs no such patience.
 //! * [`Writer`] is level-triggered: told again and again what a key should be, it writes only when the view differs, one
 //!   write a key at a time, always compare-and-swap on the version seen (F1, F4): news that came in between makes the
 //!   write fail instead of being undone by it.
 
-mod absence;
 mod index;
 mod writer;
 
-pub use absence::{ABSENCE, Absences};
 pub use index::Index;
 pub use writer::{BACKOFF_MAX, BACKOFF_MIN, SETTLE, Writer};
+
+/// How long an object must be missing before that is believed. An API that lost its data is filled again by those who
+/// wrote there as soon as they see it: they list within this time.
+pub const ABSENCE: core::time::Duration = core::time::Duration::from_secs(5);
