@@ -28,10 +28,12 @@ pub(super) struct Seen {
 /// Since when the reports are bad for one candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Bad {
-    /// Some worker lacks it.
+    /// Some settled worker lacks it.
     lacked: Option<Instant>,
-    /// No worker has it.
-    unhad: Option<Instant>,
+    /// And no worker has it, but another.
+    cut: Option<Instant>,
+    /// No worker has anybody.
+    deserted: Option<Instant>,
 }
 
 /// What came of an origin that was heard.
@@ -104,14 +106,17 @@ impl Cluster {
         }
         let mut changed = false;
         for slot in Slot::all() {
-            let unhad = rules.grades && if had.is_empty() { workers } else { !had.contains(slot) };
+            let deserted = rules.grades && had.is_empty() && workers;
+            let unhad = rules.grades && !had.is_empty() && !had.contains(slot);
+            let complaint = rules.grades && lacked.contains(slot);
             let bad = self.bad.get_mut(slot);
-            since(&mut bad.unhad, unhad, now);
-            since(&mut bad.lacked, rules.grades && lacked.contains(slot), now);
+            since(&mut bad.deserted, deserted, now);
+            since(&mut bad.cut, unhad && complaint, now);
+            since(&mut bad.lacked, complaint, now);
             let lasting = |start: Option<Instant>| start.is_some_and(|start| !rules.inside || now >= start + INSIDE);
             let drains = self.drains.contains(slot);
-            let plain = grade(drains || bad.unhad.is_some(), bad.lacked.is_some());
-            let held = grade(drains || lasting(bad.unhad), lasting(bad.lacked));
+            let plain = grade(drains || deserted || unhad, complaint);
+            let held = grade(drains || lasting(bad.deserted) || lasting(bad.cut), lasting(bad.lacked));
             changed |= (plain, held) != (*self.plain.get(slot), *self.held.get(slot));
             *self.plain.get_mut(slot) = plain;
             *self.held.get_mut(slot) = held;
@@ -137,7 +142,7 @@ impl Cluster {
             }
         }
         for (_, bad) in self.bad.iter() {
-            for start in [bad.lacked, bad.unhad].into_iter().flatten() {
+            for start in [bad.lacked, bad.cut, bad.deserted].into_iter().flatten() {
                 wake.at(start + INSIDE, Reason::Inside);
             }
         }

@@ -146,6 +146,8 @@ pub struct Paths {
     workers: Workers,
     /// A worker's own report.
     both: SlotSet,
+    /// Since when a worker has heard enough to complain: its start, or when it last had nobody.
+    hearing_since: Instant,
     peers: BTreeMap<ClusterHash, Peer>,
     digest: u32,
     /// Where the table goes on when it does not fit one hello.
@@ -188,6 +190,7 @@ impl Paths {
             report_every: Slots::default(),
             workers: Workers::default(),
             both: SlotSet::EMPTY,
+            hearing_since: boot,
             peers: BTreeMap::new(),
             digest: 0,
             table_from: ClusterHash(0),
@@ -496,6 +499,9 @@ impl Paths {
         let up = self.candidates.iter().filter(|(_, s)| s.as_ref().is_some_and(|s| s.is_up(now)));
         let both = up.fold(SlotSet::EMPTY, |set, (slot, _)| set.union(SlotSet::of(slot)));
         if both != self.both {
+            if self.both.is_empty() {
+                self.hearing_since = now;
+            }
             self.both = both;
             for session in self.candidates.iter_mut().filter_map(|(_, session)| session.as_mut()) {
                 session.say(Word::Hello);
@@ -503,8 +509,8 @@ impl Paths {
         }
     }
 
-    /// A hello for the own cluster. The table travels on a change and when the other side's differs; a worker also
-    /// gives it to whom it does not hear (W3).
+    /// A hello for the own cluster. The table travels on a change and when the other side's differs; also to whom we do
+    /// not hear: what it holds is not known, it may have restarted (W3).
     fn overlay_hello(&mut self, tells: bool, hears: bool, digest: Option<u32>, word: Word, now: Instant) -> Hello {
         let worker = self.me.is_none();
         let mut hello = blank(self.hash, self.me, self.node, self.epoch, self.holder);
@@ -513,17 +519,12 @@ impl Paths {
         hello.drain = self.origin.drain;
         hello.digest = self.digest;
         hello.both = self.both;
-        hello.settled = worker && (!self.rules.settle || now >= self.boot + SETTLE);
+        hello.settled = worker && (!self.rules.settle || now >= self.hearing_since + SETTLE);
         if !worker || self.rules.relay_origins {
             hello.origins.extend(self.own.origins().map(|(slot, origin)| (Side::Sender, slot, origin)));
         }
-        let lags = digest != Some(self.digest);
-        let wanted = if worker {
-            self.rules.relay_registers && (lags || !hears && self.rules.all_if_unheard)
-        } else {
-            tells || lags
-        };
-        if wanted {
+        let lags = digest != Some(self.digest) || !hears && self.rules.all_if_unheard;
+        if (tells || lags) && (!worker || self.rules.relay_registers) {
             self.table(&mut hello, now);
         }
         hello

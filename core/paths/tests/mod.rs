@@ -3,8 +3,21 @@
 //! | file | holds |
 //! |---|---|
 //! | `world` | nodes with drifting clocks, directed links with latency, loss and cuts, daemons that die and forget |
+//! | `judge` | what the guarantees promise in a given world |
+//! | `laws` | the six laws of machines |
 //! | `examples` | the worked examples of `spec/failover.md` 7 |
+//! | `schedules` | random faults against the guarantees |
+//!
+//! `TOMBOLO_LONG=50 cargo test --release -p tombolo-core paths::` lives fifty times as many random worlds.
 
 mod examples;
+mod judge;
+mod laws;
+mod schedules;
 #[allow(dead_code, reason = "scripts to come use the rest")]
 mod world;
+
+/// How many times as many random worlds to live as in a quick run.
+fn long() -> u64 {
+    std::env::var("TOMBOLO_LONG").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}

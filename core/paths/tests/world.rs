@@ -54,6 +54,7 @@ pub(super) struct Belief {
     pub(super) alive: bool,
 }
 
+#[derive(Clone)]
 struct Node {
     name: String,
     cluster: usize,
@@ -86,12 +87,14 @@ impl Node {
     }
 }
 
+#[derive(Clone)]
 enum Event {
     Deliver { to: Id, from: Id, bytes: Vec<u8> },
     Start(Id),
 }
 
 /// All of it.
+#[derive(Clone)]
 pub(super) struct World {
     shape: Shape,
     nodes: Vec<Node>,
@@ -104,6 +107,8 @@ pub(super) struct World {
     beliefs: BTreeMap<(Id, usize), Option<Choice>>,
     /// When somebody last changed its choice of path between these clusters.
     changed_at: BTreeMap<(usize, usize), u64>,
+    /// Print faults and changes of mind.
+    pub(super) traced: bool,
     /// Steps taken by all machines.
     pub(super) steps: u64,
 }
@@ -143,6 +148,7 @@ impl World {
             rng,
             beliefs: BTreeMap::new(),
             changed_at: BTreeMap::new(),
+            traced: false,
             steps: 0,
         };
         for id in world.ids() {
@@ -171,9 +177,19 @@ impl World {
         (0..self.nodes.len()).map(Id).collect()
     }
 
+    /// An even draw from the world's own chance.
+    pub(super) fn draw(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
     /// The node of this name.
     pub(super) fn id(&self, name: &str) -> Id {
         Id(self.nodes.iter().position(|node| node.name == name).unwrap_or_else(|| panic!("no node {name}")))
+    }
+
+    /// Indices of clusters.
+    pub(super) fn clusters(&self) -> core::ops::Range<usize> {
+        0..self.shape.clusters.len()
     }
 
     pub(super) fn name(&self, id: Id) -> &str {
@@ -293,9 +309,16 @@ impl World {
             let other = usize::from(cluster.as_str().as_bytes()[0] - b'a');
             let before = self.beliefs.get(&(id, other)).copied();
             if before != Some(way.choice) {
+                self.trace(|world| format!("{} to {cluster}: {:?}", world.name(id), way.choice));
                 self.beliefs.insert((id, other), way.choice);
                 self.changed_at.insert((mine.min(other), mine.max(other)), self.now);
             }
+        }
+    }
+
+    fn trace(&self, what: impl Fn(&Self) -> String) {
+        if self.traced {
+            std::println!("{:>9.3} {}", self.now as f64 / 1e6, what(self));
         }
     }
 
@@ -307,6 +330,8 @@ impl World {
             return;
         }
         node.boots += 1;
+        self.trace(|world| format!("{} starts", world.name(id)));
+        let node = &mut self.nodes[id.0];
         let boot = node.local(self.now);
         let me = Slot::try_from(node.slot).map_or(Me::Worker, Me::Candidate);
         let seed = self.shape.seed ^ crate::base::hash::mix(id.0 as u64 * 1000 + node.boots);
@@ -328,6 +353,7 @@ impl World {
     }
 
     pub(super) fn kill_id(&mut self, id: Id) {
+        self.trace(|world| format!("{} dies", world.name(id)));
         self.nodes[id.0].machine = None;
         self.nodes[id.0].wake_at = None;
         self.beliefs.retain(|(node, _), _| *node != id);
@@ -366,8 +392,8 @@ impl World {
 
     /// Cuts the way from one to the other, not back.
     pub(super) fn cut(&mut self, from: &str, to: &str) {
-        let link = (self.id(from), self.id(to));
-        self.cuts.insert(link);
+        let (from, to) = (self.id(from), self.id(to));
+        self.cut_ids(from, to);
     }
 
     pub(super) fn cut_both(&mut self, one: &str, other: &str) {
@@ -376,6 +402,7 @@ impl World {
     }
 
     pub(super) fn cut_ids(&mut self, from: Id, to: Id) {
+        self.trace(|world| format!("cut from {} to {}", world.name(from), world.name(to)));
         self.cuts.insert((from, to));
     }
 
@@ -389,6 +416,7 @@ impl World {
     }
 
     pub(super) fn heal_all(&mut self) {
+        self.trace(|_| String::from("all cuts heal"));
         self.cuts.clear();
     }
 
@@ -397,7 +425,8 @@ impl World {
         let id = self.id(name);
         for other in self.sessions(id) {
             if self.cluster(other) != self.cluster(id) {
-                self.cuts.extend([(id, other), (other, id)]);
+                self.cut_ids(id, other);
+                self.cut_ids(other, id);
             }
         }
     }
@@ -407,7 +436,8 @@ impl World {
         let id = self.id(name);
         for other in self.sessions(id) {
             if self.cluster(other) == self.cluster(id) {
-                self.cuts.extend([(id, other), (other, id)]);
+                self.cut_ids(id, other);
+                self.cut_ids(other, id);
             }
         }
     }
@@ -484,6 +514,6 @@ fn cluster_index(name: &str) -> usize {
     usize::from(name.as_bytes()[0] - b'a')
 }
 
-fn node_name(name: &str) -> NodeName {
+pub(super) fn node_name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
