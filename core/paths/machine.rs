@@ -11,115 +11,17 @@ use super::rules::Rules;
 use super::session::{Session, Word};
 use super::slots::{SlotSet, Slots};
 use super::timing::{HELLO, IGNORED, JITTER_PERCENT, SETTLE};
+use super::vocabulary::{Config, Input, Me, Neighbour, Output};
 use super::wake::{Reason, Wake, due};
 use super::way::Way;
 use super::wire::{ClusterHash, Hello, Origin, REGISTERS_MAX, Sender, Side, WireError, worker_hash};
-use crate::base::{ClusterId, Epoch, Instant, Machine, NodeName, Rng, Slot};
+use crate::base::{ClusterId, Epoch, Instant, Machine, Rng, Slot};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
-use serde::{Deserialize, Serialize};
-
-/// What this node is in its cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Me {
-    /// A gateway candidate with this slot.
-    Candidate(Slot),
-    /// Any other node.
-    Worker,
-}
-
-/// What a machine is told once.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Config {
-    /// The own cluster.
-    pub cluster: ClusterId,
-    /// The own node.
-    pub node: NodeName,
-    /// What it is.
-    pub me: Me,
-    /// Source of jitter.
-    pub seed: u64,
-    /// The own start.
-    pub boot: Instant,
-}
-
-/// Somebody to exchange hellos with.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Neighbour {
-    /// A candidate of another cluster, in the cable. To a worker it only says that there is that cluster.
-    Remote {
-        /// Its cluster.
-        cluster: ClusterId,
-        /// Its slot there.
-        slot: Slot,
-    },
-    /// A candidate of the own cluster, over the overlay.
-    Own {
-        /// Its slot.
-        slot: Slot,
-    },
-    /// Another node of the own cluster, over the overlay. No neighbour to a worker.
-    Worker {
-        /// Its name.
-        node: NodeName,
-    },
-}
-
-impl fmt::Display for Neighbour {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remote { cluster, slot } => write!(f, "candidate {slot} of {cluster}"),
-            Self::Own { slot } => write!(f, "own candidate {slot}"),
-            Self::Worker { node } => write!(f, "worker {node}"),
-        }
-    }
-}
-
-/// What can happen.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Input {
-    /// All neighbours there are. Sessions with others end.
-    Neighbours(BTreeSet<Neighbour>),
-    /// A datagram arrived.
-    Hello {
-        /// Who sent it: the other end of the cable or overlay address it came from.
-        from: Neighbour,
-        /// Payload.
-        bytes: Vec<u8>,
-    },
-    /// What is known of the own cluster's lease.
-    Lease {
-        /// Highest epoch seen on lease or broker.
-        epoch: Epoch,
-        /// Slot of who holds it.
-        holder: Option<Slot>,
-    },
-    /// Whether this candidate wants to be replaced.
-    Drain(bool),
-}
-
-/// What is wanted.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Output {
-    /// Send a datagram.
-    Send {
-        /// To whom.
-        to: Neighbour,
-        /// Payload.
-        bytes: Vec<u8>,
-    },
-    /// All ways, whenever one changed.
-    Ways(Arc<BTreeMap<ClusterId, Way>>),
-    /// Somebody knows this higher epoch of the own cluster's lease.
-    Epoch(Epoch),
-    /// A datagram was no use.
-    Ignored(String),
-}
 
 /// The failover protocol of one node.
 #[derive(Clone, PartialEq, Debug)]
@@ -509,6 +411,14 @@ impl Paths {
         }
     }
 
+    /// Whether this worker's report counts as complaint: it has heard gateways for long enough, and hears one now. One
+    /// that suspects all it has left is about to lose them too, and the fault is its own.
+    fn is_settled(&self, now: Instant) -> bool {
+        let young = now < self.hearing_since + SETTLE && self.rules.settle;
+        let sure = |session: &Session| session.is_up(now) && !session.is_suspect(now);
+        !young && (!self.rules.doubt || self.candidates.iter().any(|(_, session)| session.as_ref().is_some_and(sure)))
+    }
+
     /// A hello for the own cluster. The table travels on a change and when the other side's differs; also to whom we do
     /// not hear: what it holds is not known, it may have restarted (W3).
     fn overlay_hello(&mut self, tells: bool, hears: bool, digest: Option<u32>, word: Word, now: Instant) -> Hello {
@@ -519,7 +429,7 @@ impl Paths {
         hello.drain = self.origin.drain;
         hello.digest = self.digest;
         hello.both = self.both;
-        hello.settled = worker && (!self.rules.settle || now >= self.hearing_since + SETTLE);
+        hello.settled = worker && self.is_settled(now);
         if !worker || self.rules.relay_origins {
             hello.origins.extend(self.own.origins().map(|(slot, origin)| (Side::Sender, slot, origin)));
         }

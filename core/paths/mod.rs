@@ -22,6 +22,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `vocabulary` | inputs, outputs, neighbours |
 //! | `machine` | [`Paths`]: hellos in and out, the own beat, reports |
 //! | `peer` | one peer cluster: rules E, T4 and F |
 //! | `session` | one session: up, suspect, what is due (rules T3, T5, T6) |
@@ -40,12 +41,14 @@ mod slots;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+mod vocabulary;
 mod wake;
 mod way;
 pub mod wire;
 
-pub use machine::{Config, Input, Me, Neighbour, Output, Paths};
+pub use machine::Paths;
 pub use slots::SlotSet;
+pub use vocabulary::{Config, Input, Me, Neighbour, Output};
 pub use wake::Reason;
 pub use way::{Choice, Exit, Way};
 

@@ -26,6 +26,8 @@ pub(super) struct Rules {
     pub(super) settle: bool,
     /// A worse grade must last (row 12).
     pub(super) inside: bool,
+    /// A worker that suspects all gateways it has left complains of none.
+    pub(super) doubt: bool,
     /// A suspect is asked before it is down (row 13).
     pub(super) ask: bool,
     /// Slow sessions are woken by `hurry` and KICK (row 13).
@@ -48,6 +50,7 @@ impl Rules {
         both_ends: true,
         settle: true,
         inside: true,
+        doubt: true,
         ask: true,
         wake: true,
         last: true,

@@ -153,7 +153,8 @@ impl Session {
         matches!(self.pace, Pace::Fast(_))
     }
 
-    /// T4. A session that turns fast asks at once.
+    /// T4. A session that turns fast asks at once. One that is suspect stays fast until it is known to be up or down:
+    /// as a slow one it could stand in for the path on the strength of what was true before.
     pub(super) fn set_fast(&mut self, fast: bool, now: Instant) {
         match (self.pace, fast) {
             (Pace::Slow, true) => {
@@ -161,8 +162,13 @@ impl Session {
                 self.due = now + HELLO;
                 self.say(Word::Ask);
             }
-            (Pace::Fast(_), false) => self.pace = Pace::Slow,
-            (Pace::Fast(_), true) | (Pace::Slow, false) => {}
+            (Pace::Fast(since), false) if !self.is_suspect(now) => {
+                if !self.is_up(now) && now >= since + DOWN {
+                    self.up_at = None;
+                }
+                self.pace = Pace::Slow;
+            }
+            (Pace::Fast(_), _) | (Pace::Slow, false) => {}
         }
     }
 

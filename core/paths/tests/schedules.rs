@@ -125,7 +125,8 @@ fn hurt(world: &mut World, rng: &mut Rng) {
         8 => {
             let sessions = world.sessions(worker);
             let one = sessions[usize::try_from(rng.below(sessions.len() as u64)).unwrap()];
-            sever(world, rng, worker, &[one]);
+            let all = rng.chance(300_000);
+            sever(world, rng, worker, if all { &sessions } else { core::slice::from_ref(&one) });
         }
         _ => {
             world.heal_all();
@@ -183,15 +184,15 @@ fn replay() {
 
 #[test]
 fn without_loss_a_good_pair_is_chosen_by_all_and_kept() {
-    let tally = tally(0, 6 * long(), 0, Rules::ALL);
+    let tally = tally(0, 4 * long(), 0, Rules::ALL);
     std::println!("{}", summary(&tally));
     assert!(tally.wrong.is_empty() && tally.moved.is_empty(), "{}", summary(&tally));
-    assert!(tally.judged > 10 && tally.undisturbed > 3, "{}", summary(&tally));
+    assert!(tally.judged > 5 && tally.undisturbed > 2, "{}", summary(&tally));
 }
 
 #[test]
 fn with_loss_a_good_pair_is_still_chosen_by_all() {
-    let tally = tally(1_000_000, 2 * long(), 5, Rules::ALL);
+    let tally = tally(1_000_000, long(), 5, Rules::ALL);
     std::println!("{}", summary(&tally));
     assert!(tally.wrong.is_empty(), "{}", summary(&tally));
 }

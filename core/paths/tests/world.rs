@@ -107,6 +107,8 @@ pub(super) struct World {
     beliefs: BTreeMap<(Id, usize), Option<Choice>>,
     /// When somebody last changed its choice of path between these clusters.
     changed_at: BTreeMap<(usize, usize), u64>,
+    /// Hellos sent into cables and over the overlay, lost ones too.
+    sent_by: BTreeMap<(Id, bool), (u64, u64)>,
     /// Print faults and changes of mind.
     pub(super) traced: bool,
     /// Steps taken by all machines.
@@ -148,6 +150,7 @@ impl World {
             rng,
             beliefs: BTreeMap::new(),
             changed_at: BTreeMap::new(),
+            sent_by: BTreeMap::new(),
             traced: false,
             steps: 0,
         };
@@ -295,6 +298,9 @@ impl World {
     }
 
     fn send(&mut self, from: Id, to: &Neighbour, bytes: Vec<u8>) {
+        let in_cable = matches!(to, Neighbour::Remote { .. });
+        let (hellos, octets) = self.sent_by.entry((from, in_cable)).or_default();
+        (*hellos, *octets) = (*hellos + 1, *octets + bytes.len() as u64);
         let to = self.nodes[from.0].neighbours[to];
         let lost = self.rng.below(100) < self.shape.loss_percent;
         let delay = self.rng.below(self.shape.latency_ms * MS + 1);
@@ -339,11 +345,6 @@ impl World {
         node.machine = Some(Paths::new(config).with_rules(self.shape.rules));
         let neighbours = node.neighbours.keys().cloned().collect();
         self.step(id, Some(Input::Neighbours(neighbours)));
-    }
-
-    /// Starts a daemon that does not run.
-    pub(super) fn start(&mut self, name: &str) {
-        self.start_now(self.id(name));
     }
 
     /// Ends a daemon; it forgets everything.
@@ -406,15 +407,6 @@ impl World {
         self.cuts.insert((from, to));
     }
 
-    pub(super) fn heal_ids(&mut self, from: Id, to: Id) {
-        self.cuts.remove(&(from, to));
-    }
-
-    pub(super) fn heal(&mut self, from: &str, to: &str) {
-        let link = (self.id(from), self.id(to));
-        self.cuts.remove(&link);
-    }
-
     pub(super) fn heal_all(&mut self) {
         self.trace(|_| String::from("all cuts heal"));
         self.cuts.clear();
@@ -427,6 +419,33 @@ impl World {
             if self.cluster(other) != self.cluster(id) {
                 self.cut_ids(id, other);
                 self.cut_ids(other, id);
+            }
+        }
+    }
+
+    /// Cuts the ways from a candidate to its workers, not back.
+    pub(super) fn cut_to_workers(&mut self, name: &str) {
+        let id = self.id(name);
+        for worker in self.sessions(id).into_iter().filter(|other| self.slot(*other).is_none()).collect::<Vec<_>>() {
+            self.cut_ids(id, worker);
+        }
+    }
+
+    /// Cuts the ways from its workers to a candidate, not back.
+    pub(super) fn cut_from_workers(&mut self, name: &str) {
+        let id = self.id(name);
+        for worker in self.sessions(id).into_iter().filter(|other| self.slot(*other).is_none()).collect::<Vec<_>>() {
+            self.cut_ids(worker, id);
+        }
+    }
+
+    /// Cuts all cables between candidates of different rank.
+    pub(super) fn keep_only_equal_ranks(&mut self) {
+        for one in self.ids() {
+            for other in self.sessions(one) {
+                if self.cluster(one) != self.cluster(other) && self.slot(one) != self.slot(other) {
+                    self.cut_ids(one, other);
+                }
             }
         }
     }
@@ -457,9 +476,10 @@ impl World {
         self.nodes[from.0].powered && self.nodes[to.0].powered && !self.cuts.contains(&(from, to))
     }
 
-    pub(super) fn machine(&mut self, name: &str) -> &mut Paths {
-        let id = self.id(name);
-        self.nodes[id.0].machine.as_mut().unwrap()
+    /// Names of the ends of the path between `a` and `b`.
+    pub(super) fn ends(&self) -> (String, String) {
+        let (left, right) = self.path();
+        (format!("a{left}"), format!("b{right}"))
     }
 
     /// Gives a node an input of another kind than hellos.
@@ -479,7 +499,12 @@ impl World {
         Some(Belief { version: choice.version, pair, alive: choice.alive })
     }
 
-    /// Milliseconds since somebody last changed its mind about the path between `a` and `b`.
+    /// Hellos and bytes that a node has sent into cables, or over the overlay.
+    pub(super) fn sent(&self, name: &str, in_cable: bool) -> (u64, u64) {
+        self.sent_by.get(&(self.id(name), in_cable)).copied().unwrap_or_default()
+    }
+
+    /// The moment, in milliseconds, at which somebody last changed its mind about the path between two clusters.
     pub(super) fn last_change_ms(&self, pair: (usize, usize)) -> u64 {
         self.changed_at.get(&pair).copied().unwrap_or(0) / MS
     }
