@@ -49,7 +49,7 @@ pub(super) struct Which {
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Pins chance
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds", value_parser = one_seed)]
     seed: u64,
     /// Each seed from A to B, both too
     #[arg(long, value_name = "A..B")]
@@ -90,6 +90,10 @@ pub(super) struct Doublecheck {
 pub(super) enum Format {
     Table,
     Json,
+}
+
+fn one_seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{text}' is no seed: a number from 0 on, or --seeds A..B for several"))
 }
 
 /// From the first to the last.

@@ -18,7 +18,13 @@ pub(super) struct Entry {
 pub(super) fn read(file: &Path) -> anyhow::Result<Entry> {
     let named = Path::new(DIRECTORY).join(file).with_extension("yaml");
     let path = if !file.exists() && named.exists() { named } else { file.to_owned() };
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    if path.is_dir() {
+        bail!("{} is a directory: name files, such as {}/*.yaml", path.display(), path.display());
+    }
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        let library = if path.exists() { "" } else { " (nor is it the name of a scenario: see `tombolo-sim list`)" };
+        format!("cannot read {}{library}", path.display())
+    })?;
     match tombolo_scenarios::parse(&path.display().to_string(), &text) {
         Ok(scenario) => Ok(Entry { path, scenario }),
         Err(errors) => bail!("{errors}"),

@@ -13,7 +13,7 @@ pub(super) fn say(text: &str) {
 /// What went wrong.
 pub(super) fn complain(text: &str) {
     let mark = if colours(std::io::stderr().is_terminal()) { "\x1b[31merror:\x1b[0m" } else { "error:" };
-    eprintln!("{mark} {text}");
+    let _ = writeln!(std::io::stderr().lock(), "{mark} {text}");
 }
 
 fn colours(terminal: bool) -> bool {
@@ -63,15 +63,16 @@ impl Progress {
     /// So many are done, so many failed.
     pub(super) fn tell(&self, done: usize, failed: usize) {
         if self.shown {
-            eprint!("\r\x1b[K{done} of {} runs, {failed} failed", self.total);
-            let _ = std::io::stderr().flush();
+            let mut stderr = std::io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[K{done} of {} runs, {failed} failed", self.total);
+            let _ = stderr.flush();
         }
     }
 
     /// Wipes it, so that something else can be printed.
     pub(super) fn wipe(&self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Ending;
 use super::args::{Format, Run};
 use super::corpus::{self, Entry};
 use super::output::{self, Progress};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -42,6 +42,9 @@ pub(super) fn replay(command: &str, path: &Path, seed: u64, speed: Speed) -> Str
 
 /// Plays what was asked for.
 pub(super) fn run(asked: &Run) -> anyhow::Result<Ending> {
+    if asked.output == Format::Json && (asked.trace || asked.timeline) {
+        bail!("--trace and --timeline are for people: leave them out, or leave out --output json");
+    }
     let entries: Vec<Entry> = asked.which.files.iter().map(|file| corpus::read(file)).collect::<anyhow::Result<_>>()?;
     let seeds = asked.which.seeds();
     let speed = asked.which.speed;
@@ -119,7 +122,7 @@ impl Teller<'_> {
             self.ending = self.ending.max(Ending::Failed);
         }
         if self.asked.output == Format::Json {
-            output::say(&serde_json::to_string(report).context("cannot write the report as JSON")?);
+            output::say(&json(job, report)?);
             return Ok(());
         }
         if self.asked.trace {
@@ -143,6 +146,19 @@ impl Teller<'_> {
         }
         Ok(())
     }
+}
+
+/// The report as one line of JSON, with the judgement of the whole and how to see the run again.
+fn json(job: Job<'_>, report: &Report) -> anyhow::Result<String> {
+    let mut value = serde_json::to_value(report).context("cannot write the report as JSON")?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert(
+            "judgement".into(),
+            serde_json::to_value(report.judgement()).context("cannot write the judgement as JSON")?,
+        );
+        fields.insert("replay".into(), job.replay().into());
+    }
+    Ok(value.to_string())
 }
 
 fn one_line(report: &Report, outage: Option<Duration>) -> String {

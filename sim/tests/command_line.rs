@@ -129,6 +129,8 @@ fn json_is_one_document_a_run() -> Result<(), Failed> {
     let seeds: Vec<u64> = documents.iter().map(|document| document["seed"].as_u64().unwrap()).collect();
     assert_eq!(seeds, [1, 2]);
     assert_eq!(documents[0]["verdicts"][0]["judgement"], "met");
+    assert_eq!(documents[0]["judgement"], "met");
+    assert!(documents[0]["replay"].as_str().unwrap().contains("--seed"));
     Ok(())
 }
 
