@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tombolo_core::base::{Rng, Slot};
 use tombolo_core::dns::{Picks, Table};
 use tombolo_core::network::constants::CABLE_LINK_PREFIX;
-use tombolo_core::network::{Arrival, LinkKind, LinkName, Network, Packet, Transport, Wanted, plan};
+use tombolo_core::network::{Arrival, LinkName, Packet, Transport, Wanted};
 use tombolo_core::paths::HELLO_PORT;
 use tombolo_core::roles::{Input, Output, Via};
 use tombolo_scenarios::{Daemon, What};
@@ -31,12 +31,12 @@ impl CoreSpeed {
     pub(super) fn start_due(&mut self, id: ProcessId, power_up: u64) {
         let Some(process) = self.processes.get(id.0) else { return };
         if self.power_ups.get(process.host.0) == Some(&power_up) && self.fabric.has_power(process.host) {
-            self.start(id);
+            self.start_process(id);
         }
     }
 
     /// Starts a daemon afresh, unless it runs.
-    pub(super) fn start(&mut self, id: ProcessId) {
+    pub(super) fn start_process(&mut self, id: ProcessId) {
         let layout = Arc::clone(&self.layout);
         let Some(process) = self.processes.get_mut(id.0).filter(|process| process.running.is_none()) else { return };
         let (host, daemon) = (process.host, process.daemon);
@@ -63,7 +63,7 @@ impl CoreSpeed {
     }
 
     /// Kills a daemon. What it left in the kernel stays; true if it ran.
-    pub(super) fn kill(&mut self, id: ProcessId) -> bool {
+    pub(super) fn kill_process(&mut self, id: ProcessId) -> bool {
         let Some(process) = self.processes.get_mut(id.0) else { return false };
         let client = process.client(id);
         if process.running.take().is_none() {
@@ -179,12 +179,9 @@ impl CoreSpeed {
         let host = host.host;
         let Some(wanted) = self.desired.get_mut(client.process.0).and_then(Option::take) else { return };
         let Some(kernel) = self.fabric.kernel_mut(host) else { return };
-        let plan = plan(&wanted, kernel.ours());
-        if !plan.is_empty() {
-            let mut ours: Network = kernel.ours().clone();
-            plan.apply(&mut ours);
-            kernel.set_ours(ours);
-            self.tell(self.node_place(host), What::Applied { steps: plan.lines() });
+        let steps = kernel.apply(&wanted);
+        if !steps.is_empty() {
+            self.tell(self.node_place(host), What::Applied { steps });
         }
         self.feed(client, Input::Applied(Ok(())));
     }
@@ -193,7 +190,7 @@ impl CoreSpeed {
     fn send_hello(&mut self, client: Client, via: Via, to: IpAddr, bytes: Vec<u8>) {
         let Some(host) = self.processes.get(client.process.0).map(|process| process.host) else { return };
         let link = self.link_of(via);
-        let Some(source) = self.fabric.kernel(host).and_then(|kernel| own_address(kernel.whole(), &link, to)) else {
+        let Some(source) = self.fabric.kernel(host).and_then(|kernel| kernel.source_on(&link, to)) else {
             return;
         };
         let packet = Packet {
@@ -221,17 +218,9 @@ impl CoreSpeed {
     pub(super) fn hello(&mut self, host: HostId, link: Option<&LinkName>, packet: &Packet, bytes: Vec<u8>) {
         let Some(id) = self.network_daemons.get(host.0).copied().flatten() else { return };
         let Transport::Udp { destination: HELLO_PORT, .. } = packet.transport else { return };
-        let Some(via) = link.and_then(|link| self.via_of(host, link)) else { return };
+        let Some(via) = link.and_then(|link| self.fabric.kernel(host)?.via(link)) else { return };
         if let Some(client) = self.processes.get(id.0).map(|process| process.client(id)) {
             self.feed(client, Input::Hello { via, from: packet.source, bytes });
-        }
-    }
-
-    fn via_of(&self, host: HostId, link: &LinkName) -> Option<Via> {
-        match &self.fabric.kernel(host)?.whole().links.get(link)?.kind {
-            LinkKind::Overlay { .. } => Some(Via::Overlay),
-            LinkKind::Cable { rank, .. } => Some(Via::Cable(*rank)),
-            LinkKind::Uplink | LinkKind::Pods => None,
         }
     }
 
@@ -240,22 +229,9 @@ impl CoreSpeed {
         let found = self.processes.iter().position(|process| process.host == host && process.daemon == daemon);
         found.map(ProcessId)
     }
-
-    /// All daemons of a host.
-    pub(super) fn daemons_of(&self, host: HostId) -> Vec<ProcessId> {
-        let all = self.processes.iter().enumerate().filter(|(_, process)| process.host == host);
-        all.map(|(index, _)| ProcessId(index)).collect()
-    }
 }
 
 /// The name of the cable device for remote candidates of this rank.
 pub(super) fn cable(rank: Slot) -> LinkName {
     LinkName(format!("{CABLE_LINK_PREFIX}{rank}").into())
-}
-
-/// The address a socket bound to `link` sends from, towards `to`.
-fn own_address(network: &Network, link: &LinkName, to: IpAddr) -> Option<IpAddr> {
-    let lowest = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-    let mut own = network.addresses.range((link.clone(), lowest)..).take_while(|((on, _), _)| on == link);
-    own.find(|((_, address), _)| address.is_ipv4() == to.is_ipv4()).map(|((_, address), _)| *address)
 }

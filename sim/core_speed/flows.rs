@@ -34,7 +34,7 @@ const CLUSTER_ZONE: &str = "svc.cluster.local";
 
 /// What a packet carries.
 #[derive(Clone, Debug)]
-pub(super) enum Payload {
+pub(crate) enum Payload {
     Hello(Vec<u8>),
     /// A DNS message, of this probe.
     Dns {
@@ -50,7 +50,7 @@ pub(super) enum Payload {
 
 /// What one side of a flow says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     Syn,
     SynAck,
     Request,

@@ -11,7 +11,6 @@
 //! a run depends on the scenario and the seed alone.
 
 mod api;
-mod clock;
 mod daemons;
 mod faults;
 mod flows;
@@ -21,19 +20,19 @@ mod process;
 mod queue;
 mod roles;
 
-use crate::world::{Fabric, HostId, Layout, LayoutError, Outcome};
+use crate::world::{self, Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outcome};
 use api::{Accepted, ApiServer};
-use clock::Clock;
+
 use core::time::Duration;
 use flows::{Flows, Payload};
 use messages::Envelope;
-use nodes::Lifecycle;
 pub use process::Driven;
 use process::{Client, Process, ProcessId};
 use queue::{Class, Queue};
+pub(crate) use roles::{MachineUser, use_machine};
 pub use roles::{Settings, Spawn, Start, real};
 use std::sync::Arc;
-use tombolo_core::base::{NodeName, Rng};
+use tombolo_core::base::Rng;
 use tombolo_core::model::{Api, Write};
 use tombolo_core::network::LinkName;
 use tombolo_core::roles::RequestId;
@@ -66,7 +65,7 @@ enum Event {
     /// A node's kube-proxy takes a look at its services.
     ProxySync(HostId),
     /// The cluster judges a node that was not heard, or is heard again.
-    NodeDue(HostId, u64),
+    NodeDue(Judgement),
     /// A probe's time is over.
     ProbeDue(ProbeId),
     /// A probe may have to say its last word again.
@@ -93,7 +92,7 @@ pub struct CoreSpeed {
     desired: Vec<Option<Arc<tombolo_core::network::Wanted>>>,
     apis: Vec<ApiServer>,
     flows: Flows,
-    lifecycles: Vec<Lifecycle>,
+    lifecycles: Lifecycles,
     facts: Vec<Fact>,
     chance: Rng,
     overlay: LinkName,
@@ -126,7 +125,7 @@ impl CoreSpeed {
             flows: Flows::new(&layout, seed),
             clocks: (0..hosts).map(|_| Clock::new(Duration::ZERO, &mut chance)).collect(),
             power_ups: vec![1; hosts],
-            lifecycles: vec![Lifecycle::default(); hosts],
+            lifecycles: Lifecycles::new(&layout),
             network_daemons: vec![None; hosts],
             layout,
             spawn,
@@ -199,11 +198,7 @@ impl CoreSpeed {
     }
 
     fn node_place(&self, host: HostId) -> Place {
-        match self.layout.host(host).map(|host| &host.host) {
-            Some(Host::Node(cluster, node)) => Place::Node(cluster.clone(), node.clone()),
-            Some(Host::Api(api)) => Place::Api(api.clone()),
-            None => Place::World,
-        }
+        world::place(&self.layout, host)
     }
 
     fn daemon_place(&self, id: ProcessId) -> Place {
@@ -225,11 +220,6 @@ impl CoreSpeed {
     /// The number of an API.
     fn find_api(&self, name: &ApiRef) -> Option<usize> {
         self.apis.iter().position(|api| api.name == *name)
-    }
-
-    /// The number of a node, for those who know its name.
-    fn find_node(&self, cluster: &tombolo_core::base::ClusterId, node: &NodeName) -> Result<HostId, StageError> {
-        self.layout.find_node(cluster, node).ok_or_else(|| StageError::Unknown(format!("node {cluster}/{node}")))
     }
 
     /// A write by the world's own hands, which nothing can refuse but the object's state.
@@ -280,7 +270,7 @@ impl CoreSpeed {
             Event::RequestDue(client, id) => self.request_due(client, id),
             Event::WatchDue(client, watch) => self.watch_due(client, watch),
             Event::ProxySync(host) => self.proxy_due(host),
-            Event::NodeDue(host, generation) => self.node_due(host, generation),
+            Event::NodeDue(judgement) => self.node_due(judgement),
             Event::ProbeDue(id) => self.probe_due(id),
             Event::Repeat(id, tries) => self.repeat(id, tries),
         }
@@ -327,11 +317,11 @@ impl Stage for CoreSpeed {
     }
 
     fn act(&mut self, fault: &Fault) -> Result<String, StageError> {
-        self.act_on(fault)
+        world::act(self, fault)
     }
 
     fn probe(&mut self, id: ProbeId, probe: &Probe) -> Result<(), StageError> {
-        let host = self.find_node(&probe.from.0, &probe.from.1)?;
+        let host = world::find_node(&self.layout, &probe.from.0, &probe.from.1)?;
         self.begin_probe(id, host, probe);
         Ok(())
     }

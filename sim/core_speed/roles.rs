@@ -6,7 +6,7 @@ use core::time::Duration;
 use tombolo_core::base::Instant;
 use tombolo_core::dns::Zone;
 use tombolo_core::model::CableDriver;
-use tombolo_core::roles::{Discovery, Dns, Gateway, GatewayConfig, NodeConfig, RouteAgent};
+use tombolo_core::roles::{Discovery, Dns, Gateway, GatewayConfig, NodeConfig, Role, RouteAgent};
 use tombolo_scenarios::{ApiRef, Broker, Daemon, Scenario};
 
 /// What all daemons of a scenario are set up with.
@@ -19,7 +19,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(super) fn of(scenario: &Scenario) -> Self {
+    pub(crate) fn of(scenario: &Scenario) -> Self {
         let broker = match &scenario.broker {
             Broker::Member(cluster) => ApiRef::Cluster(cluster.clone()),
             Broker::Own => ApiRef::Broker,
@@ -51,26 +51,51 @@ pub struct Start<'a> {
 
 /// Makes the machine of a process.
 pub type Spawn = fn(&Start<'_>) -> Box<dyn Driven>;
+
 /// How long answers of the clusterset zone may be cached.
 const DNS_TTL: Duration = Duration::from_secs(5);
 
-/// The machines of the product.
-#[must_use]
-pub fn real(start: &Start<'_>) -> Box<dyn Driven> {
+/// Does something with the machine of a process, whichever it is.
+pub(crate) trait MachineUser {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    fn use_it<R: Role + 'static>(self, machine: R) -> Self::Out;
+}
+
+/// Makes the machine of the product that a process runs.
+pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out {
     match start.daemon {
         Daemon::Gateway => {
             let host = start.layout.host(start.host);
-            Box::new(Gateway::new(GatewayConfig {
+            user.use_it(Gateway::new(GatewayConfig {
                 node: node_config(start),
                 address: host.map_or(start.node.bridge, |host| host.address),
                 keys: start.node.cable_keys.to_vec(),
                 identity: format!("{}-{}", start.node.name, start.boot),
             }))
         }
-        Daemon::RouteAgent => Box::new(RouteAgent::new(node_config(start))),
-        Daemon::Discovery => Box::new(Discovery::new(start.node.cluster.clone(), start.seed)),
-        Daemon::Dns => Box::new(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL)),
+        Daemon::RouteAgent => user.use_it(RouteAgent::new(node_config(start))),
+        Daemon::Discovery => user.use_it(Discovery::new(start.node.cluster.clone(), start.seed)),
+        Daemon::Dns => user.use_it(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL)),
     }
+}
+
+struct Boxed;
+
+impl MachineUser for Boxed {
+    type Out = Box<dyn Driven>;
+
+    fn use_it<R: Role + 'static>(self, machine: R) -> Box<dyn Driven> {
+        Box::new(machine)
+    }
+}
+
+/// The machines of the product.
+#[must_use]
+pub fn real(start: &Start<'_>) -> Box<dyn Driven> {
+    use_machine(start, Boxed)
 }
 
 fn node_config(start: &Start<'_>) -> NodeConfig {

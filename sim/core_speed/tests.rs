@@ -156,7 +156,7 @@ fn a_crashed_daemon_starts_afresh_and_its_old_answers_are_for_nobody() {
     let mut world = world(notes);
     run(&mut world, secs(1));
     let worker = ("west".parse().unwrap(), "worker".parse().unwrap());
-    let (cluster, node): (tombolo_core::base::ClusterId, NodeName) = worker;
+    let (cluster, node): (tombolo_core::base::ClusterId, tombolo_core::base::NodeName) = worker;
     let crash = Fault::Crash(cluster.clone(), node.clone(), Daemons::One(Daemon::RouteAgent));
     assert_eq!(world.act(&crash).unwrap(), "west/worker: route-agent crashed");
     assert_eq!(world.act(&crash).unwrap(), "nothing ran on west/worker");
@@ -348,7 +348,7 @@ fn a_desired_network_is_planned_applied_told_and_carries_hellos() {
 fn a_kernel_outlives_the_process_and_dies_with_the_power() {
     let mut world = world(greeter);
     run(&mut world, secs(2));
-    let (cluster, node): (tombolo_core::base::ClusterId, NodeName) =
+    let (cluster, node): (tombolo_core::base::ClusterId, tombolo_core::base::NodeName) =
         ("west".parse().unwrap(), "worker".parse().unwrap());
     let host = world.layout.find_node(&cluster, &node).unwrap();
     let links = |world: &CoreSpeed| world.fabric.kernel(host).unwrap().ours().links.len();
@@ -438,7 +438,7 @@ fn a_held_flow_lives_over_many_probes_until_its_server_forgets_it() {
 fn pods_of_a_dead_node_are_taken_out_after_the_grace_time_and_come_back() {
     let mut world = world(notes);
     run(&mut world, secs(1));
-    let (cluster, node): (tombolo_core::base::ClusterId, NodeName) =
+    let (cluster, node): (tombolo_core::base::ClusterId, tombolo_core::base::NodeName) =
         ("east".parse().unwrap(), "worker".parse().unwrap());
     world.act(&Fault::PowerOff(cluster.clone(), node.clone())).unwrap();
     let ready = |facts: &[Fact]| -> Vec<(u64, Vec<bool>)> {

@@ -16,7 +16,7 @@ use super::{HostId, Kernel, Layout, Proxy};
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, Rng};
@@ -151,6 +151,8 @@ pub struct Fabric<P> {
     /// The link between two sites.
     links: Vec<Vec<LinkSpec>>,
     cuts: BTreeSet<(HostId, HostId)>,
+    /// When the last packet from one host arrives at another: a wire keeps the order of its packets.
+    last: BTreeMap<(HostId, HostId), Duration>,
     flying: BinaryHeap<Reverse<Flight<P>>>,
     sequence: u64,
     uplink: LinkName,
@@ -172,6 +174,7 @@ impl<P> Fabric<P> {
             hosts: hosts.collect(),
             links: link_table(&layout, links),
             cuts: BTreeSet::new(),
+            last: BTreeMap::new(),
             flying: BinaryHeap::new(),
             sequence: 0,
             uplink: Kernel::uplink(),
@@ -362,7 +365,9 @@ impl<P> Fabric<P> {
         match self.wire(flight.to, to) {
             Err(loss) => Some(lost(flight, loss)),
             Ok(delay) => {
-                let at = flight.at + delay + HANDLING;
+                let last = self.last.entry((flight.to, to)).or_default();
+                let at = (flight.at + delay + HANDLING).max(*last);
+                *last = at;
                 self.fly(at, to, Arrival::Link(self.uplink.clone()), flight.packet, flight.payload);
                 None
             }

@@ -160,10 +160,14 @@ fn loss_and_jitter_are_those_of_the_pair_of_sites() {
     let west = node(&fabric, "west", "gw-a");
     let (mut lost, mut delays) = (0, std::collections::BTreeSet::new());
     for port in 1..=1000 {
-        let (at, outcome) = host_sends(&mut fabric, west, udp(("172.16.2.10", port), ("172.16.1.10", 7)));
+        // So late that the one before has arrived.
+        let sent = START + Duration::from_millis(50) * u32::from(port);
+        let packet = udp(("172.16.2.10", port), ("172.16.1.10", 7));
+        fabric.send(sent, west, Arrival::Local { link: None }, packet, "payload");
+        let (at, outcome) = arrives(&mut fabric);
         match outcome {
             Outcome::Lost { loss: Loss::Chance(_), .. } => lost += 1,
-            Outcome::Host { .. } => drop(delays.insert(at)),
+            Outcome::Host { .. } => drop(delays.insert(at - sent)),
             Outcome::Pod { .. } | Outcome::Lost { .. } => panic!("{outcome:?}"),
         }
     }
@@ -171,6 +175,22 @@ fn loss_and_jitter_are_those_of_the_pair_of_sites() {
     assert!(*delays.first().unwrap() >= Duration::from_millis(20));
     assert!(*delays.last().unwrap() <= Duration::from_millis(41));
     assert!(delays.len() > 500, "{} different delays", delays.len());
+}
+
+#[test]
+fn a_wire_keeps_the_order_of_its_packets_whatever_its_jitter() {
+    let mut fabric = fabric(|scenario| scenario.links.default.jitter = Duration::from_millis(20));
+    let west = node(&fabric, "west", "gw-a");
+    let port_of = |outcome| match outcome {
+        Outcome::Host { packet, .. } => super::super::ports(&packet).1,
+        Outcome::Pod { .. } | Outcome::Lost { .. } => panic!("{outcome:?}"),
+    };
+    for port in 1..=100 {
+        let packet = udp(("172.16.2.10", port), ("172.16.1.10", 7));
+        fabric.send(START, west, Arrival::Local { link: None }, packet, "payload");
+    }
+    let arrived: Vec<u16> = (1..=100).map(|_| port_of(arrives(&mut fabric).1)).collect();
+    assert_eq!(arrived, (1..=100).collect::<Vec<u16>>());
 }
 
 #[test]

@@ -10,8 +10,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use tombolo_core::base::{Cidr, Instant, Rng};
 use tombolo_core::network::{
     Arrival, Conntrack, Link, LinkKind, LinkName, Network, Outcome, Packet, Route, RouteId, RouteKind, Table, Verdict,
-    forward,
+    Wanted, forward, plan,
 };
+use tombolo_core::roles::Via;
 
 /// Name of a node's uplink.
 const UPLINK: &str = "eth0";
@@ -54,7 +55,13 @@ impl Kernel {
         LinkName(UPLINK.into())
     }
 
-    /// Name of the link to the node's own pods.
+    /// Name of each node's link to its own pods.
+    #[must_use]
+    pub fn pods() -> LinkName {
+        LinkName(PODS.into())
+    }
+
+    /// The same, without a new name.
     #[must_use]
     pub fn pods_link(&self) -> LinkName {
         self.pods_link.clone()
@@ -80,6 +87,34 @@ impl Kernel {
         for flow in self.conntrack.orphans(&self.whole) {
             self.conntrack.delete(&flow);
         }
+    }
+
+    /// Observes, plans and applies, as a daemon's hand does. Gives the steps, one a line.
+    pub(crate) fn apply(&mut self, wanted: &Wanted) -> Vec<String> {
+        let plan = plan(wanted, &self.ours);
+        if plan.is_empty() {
+            return Vec::new();
+        }
+        let mut ours = self.ours.clone();
+        plan.apply(&mut ours);
+        self.set_ours(ours);
+        plan.lines()
+    }
+
+    /// On which of the links that carry hellos something came in.
+    pub(crate) fn via(&self, link: &LinkName) -> Option<Via> {
+        match &self.whole.links.get(link)?.kind {
+            LinkKind::Overlay { .. } => Some(Via::Overlay),
+            LinkKind::Cable { rank, .. } => Some(Via::Cable(*rank)),
+            LinkKind::Uplink | LinkKind::Pods => None,
+        }
+    }
+
+    /// The address that a socket bound to `link` sends from, towards `to`.
+    pub(crate) fn source_on(&self, link: &LinkName, to: IpAddr) -> Option<IpAddr> {
+        let lowest = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let own = self.whole.addresses.range((link.clone(), lowest)..).take_while(|((on, _), _)| on == link);
+        own.map(|((_, address), _)| *address).find(|address| address.is_ipv4() == to.is_ipv4())
     }
 
     /// What becomes of a packet: one of the things that may, by chance; connection tracking learns of it.

@@ -5,18 +5,27 @@
 //! | [`Layout`] | from a scenario to hosts, addresses, ranges and objects |
 //! | [`Kernel`] | one node's network: what was there, what our daemon applied, and the connections it tracks |
 //! | [`Proxy`] | the cluster's own service translation at the client's node |
+//! | `act` | the verbs of a timeline |
+//! | `Clock` | the clocks of a host, each with an error of its own |
+//! | `Lifecycles` | what a cluster thinks of its nodes, and what follows from that |
 //! | [`Fabric`] | carries packets hop by hop, with delay, loss, cuts and power |
 
+mod acts;
+mod clock;
 mod fabric;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod kernel;
 mod layout;
+mod lifecycle;
 mod objects;
 mod proxy;
 
+pub(crate) use acts::{Ground, act, find_node, place};
+pub(crate) use clock::Clock;
 pub use fabric::{Fabric, Loss, Outcome};
 pub use kernel::Kernel;
 pub use layout::{HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, ServiceLayout};
+pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY};
 pub use objects::{START, export};
 pub use proxy::{Door, NoBackend, Proxy, ports};

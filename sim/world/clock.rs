@@ -1,7 +1,7 @@
 //! A host's clocks. No two hosts agree: each has an origin, a rate and a wall-clock error of its own, so that a machine
 //! which compares moments of two hosts, or trusts a wall clock to the millisecond, fails here first.
 
-use crate::world::START;
+use super::START;
 use core::time::Duration;
 use tombolo_core::base::{Instant, Rng, Wall};
 
@@ -12,7 +12,7 @@ const SKEW_MAX: Duration = Duration::from_millis(200);
 
 /// The clocks of one host, from one boot on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     booted: Duration,
     origin_ns: i128,
     drift_ppm: i128,
@@ -21,7 +21,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// The clocks of a host that booted at `booted`.
-    pub(super) fn new(booted: Duration, chance: &mut Rng) -> Self {
+    pub(crate) fn new(booted: Duration, chance: &mut Rng) -> Self {
         let drift = i64::try_from(chance.below(DRIFT_PPM_MAX.unsigned_abs() * 2 + 1)).unwrap_or_default();
         Self {
             booted,
@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// What its monotonic clock reads at `now`.
-    pub(super) fn read(&self, now: Duration) -> Instant {
+    pub(crate) fn read(&self, now: Duration) -> Instant {
         self.at(nanos(now.saturating_sub(self.booted)))
     }
 
@@ -43,7 +43,7 @@ impl Clock {
     }
 
     /// The first moment at which its monotonic clock reads `instant` or more.
-    pub(super) fn when(&self, instant: Instant) -> Duration {
+    pub(crate) fn when(&self, instant: Instant) -> Duration {
         let local = nanos(instant.since_origin()) - self.origin_ns;
         let mut elapsed = (local * 1_000_000 / (1_000_000 + self.drift_ppm)).max(0);
         // The division is a few nanoseconds off at most.
@@ -57,7 +57,7 @@ impl Clock {
     }
 
     /// What its wall clock reads at `now`.
-    pub(super) fn wall(&self, now: Duration) -> Wall {
+    pub(crate) fn wall(&self, now: Duration) -> Wall {
         let micros = (START + now + self.skew).unix_micros();
         Wall::from_unix_micros(micros.saturating_sub(u64::try_from(SKEW_MAX.as_micros()).unwrap_or_default()))
     }

@@ -1,0 +1,193 @@
+//! The verbs of a timeline, the same at both speeds: what they mean for power, wires, daemons and APIs, and how it is
+//! told what was done.
+
+use super::{Fabric, HostId, Layout};
+use std::sync::Arc;
+use tombolo_core::base::{ClusterId, NodeName};
+use tombolo_core::model::ServiceKey;
+use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, StageError};
+
+/// A world on which the verbs act.
+pub(crate) trait Ground {
+    /// What its packets carry.
+    type Payload;
+
+    /// Who is where.
+    fn layout(&self) -> Arc<Layout>;
+    /// Its wires.
+    fn fabric(&mut self) -> &mut Fabric<Self::Payload>;
+    /// The daemons of a node, whether they run or not.
+    fn daemons_of(&self, node: HostId) -> Vec<Daemon>;
+    /// Takes the power from a node that has it, with all that runs there.
+    fn switch_off(&mut self, node: HostId);
+    /// Gives power to a node that has none; its daemons come up later.
+    fn switch_on(&mut self, node: HostId);
+    /// Kills a daemon; true if it ran.
+    fn kill(&mut self, node: HostId, daemon: Daemon) -> bool;
+    /// Starts a daemon, unless it runs.
+    fn start(&mut self, node: HostId, daemon: Daemon);
+    /// Wires or power changed.
+    fn listen_to_nodes(&mut self);
+    /// Lets an API behave like this.
+    fn set_api_fault(&mut self, api: &ApiRef, fault: &ApiFault) -> Result<(), StageError>;
+    /// Creates an export; false if it is there already.
+    fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+    /// Deletes an export; false if it is not there.
+    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+}
+
+/// Carries out a fault, and says what was done.
+pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, StageError> {
+    match fault {
+        Fault::PowerOff(cluster, node) => power_off(ground, cluster, node),
+        Fault::PowerOn(cluster, node) => power_on(ground, cluster, node),
+        Fault::Crash(cluster, node, daemons) => crash(ground, cluster, node, *daemons),
+        Fault::Start(cluster, node, daemons) => start(ground, cluster, node, *daemons),
+        Fault::Cut { from, to, one_way } => cut(ground, from, to, *one_way),
+        Fault::Heal { from, to } => heal(ground, from, to),
+        Fault::Api(api, fault) => {
+            ground.set_api_fault(api, fault)?;
+            Ok(format!("the API of {api} {}", manner(fault)))
+        }
+        Fault::Export(cluster, key) => {
+            let new = ground.create_export(cluster, key)?;
+            Ok(format!("{cluster} {} {key}", if new { "exports" } else { "exported already" }))
+        }
+        Fault::Unexport(cluster, key) => {
+            let gone = ground.delete_export(cluster, key)?;
+            Ok(format!("{cluster} {} {key}", if gone { "no longer exports" } else { "did not export" }))
+        }
+    }
+}
+
+/// The place of a host.
+pub(crate) fn place(layout: &Layout, host: HostId) -> Place {
+    match layout.host(host).map(|host| &host.host) {
+        Some(Host::Node(cluster, node)) => Place::Node(cluster.clone(), node.clone()),
+        Some(Host::Api(api)) => Place::Api(api.clone()),
+        None => Place::World,
+    }
+}
+
+/// The number of a node, for those who know its name.
+pub(crate) fn find_node(layout: &Layout, cluster: &ClusterId, node: &NodeName) -> Result<HostId, StageError> {
+    layout.find_node(cluster, node).ok_or_else(|| StageError::Unknown(format!("node {cluster}/{node}")))
+}
+
+fn power_off<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) -> Result<String, StageError> {
+    let host = find_node(&ground.layout(), cluster, node)?;
+    if !ground.fabric().has_power(host) {
+        return Ok(format!("{cluster}/{node} had no power already"));
+    }
+    ground.switch_off(host);
+    ground.listen_to_nodes();
+    Ok(format!("{cluster}/{node} lost power"))
+}
+
+fn power_on<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) -> Result<String, StageError> {
+    let host = find_node(&ground.layout(), cluster, node)?;
+    if ground.fabric().has_power(host) {
+        return Ok(format!("{cluster}/{node} had power already"));
+    }
+    ground.switch_on(host);
+    ground.listen_to_nodes();
+    Ok(format!("{cluster}/{node} has power"))
+}
+
+fn named<G: Ground>(ground: &G, host: HostId, daemons: Daemons) -> Result<Vec<Daemon>, StageError> {
+    let there = ground.daemons_of(host);
+    match daemons {
+        Daemons::All => Ok(there),
+        Daemons::One(daemon) if there.contains(&daemon) => Ok(vec![daemon]),
+        Daemons::One(daemon) => Err(StageError::Unknown(format!("{daemon} on {}", place(&ground.layout(), host)))),
+    }
+}
+
+fn crash<G: Ground>(
+    ground: &mut G,
+    cluster: &ClusterId,
+    node: &NodeName,
+    daemons: Daemons,
+) -> Result<String, StageError> {
+    let host = find_node(&ground.layout(), cluster, node)?;
+    let mut killed = Vec::new();
+    for daemon in named(ground, host, daemons)? {
+        if ground.kill(host, daemon) {
+            killed.push(daemon.name());
+        }
+    }
+    Ok(if killed.is_empty() {
+        format!("nothing ran on {cluster}/{node}")
+    } else {
+        format!("{cluster}/{node}: {} crashed", killed.join(", "))
+    })
+}
+
+fn start<G: Ground>(
+    ground: &mut G,
+    cluster: &ClusterId,
+    node: &NodeName,
+    daemons: Daemons,
+) -> Result<String, StageError> {
+    let host = find_node(&ground.layout(), cluster, node)?;
+    if !ground.fabric().has_power(host) {
+        return Ok(format!("{cluster}/{node} has no power"));
+    }
+    let daemons = named(ground, host, daemons)?;
+    let count = daemons.len();
+    for daemon in daemons {
+        ground.start(host, daemon);
+    }
+    Ok(format!("{cluster}/{node}: {count} daemon{} started", if count == 1 { "" } else { "s" }))
+}
+
+fn find_hosts(layout: &Layout, hosts: &[Host]) -> Result<Vec<HostId>, StageError> {
+    let find = |host: &Host| layout.find(host).ok_or_else(|| StageError::Unknown(host.to_string()));
+    hosts.iter().map(find).collect()
+}
+
+fn cut<G: Ground>(ground: &mut G, from: &[Host], to: &[Host], one_way: bool) -> Result<String, StageError> {
+    let layout = ground.layout();
+    let (senders, receivers) = (find_hosts(&layout, from)?, find_hosts(&layout, to)?);
+    for (sender, receiver) in pairs(&senders, &receivers) {
+        ground.fabric().cut(sender, receiver);
+        if !one_way {
+            ground.fabric().cut(receiver, sender);
+        }
+    }
+    ground.listen_to_nodes();
+    let arrow = if one_way { "to" } else { "and" };
+    Ok(format!("cut between {} {arrow} {}", names(from), names(to)))
+}
+
+fn heal<G: Ground>(ground: &mut G, from: &[Host], to: &[Host]) -> Result<String, StageError> {
+    let layout = ground.layout();
+    let (ones, others) = (find_hosts(&layout, from)?, find_hosts(&layout, to)?);
+    for (one, other) in pairs(&ones, &others) {
+        ground.fabric().heal(one, other);
+        ground.fabric().heal(other, one);
+    }
+    ground.listen_to_nodes();
+    Ok(format!("healed between {} and {}", names(from), names(to)))
+}
+
+fn manner(fault: &ApiFault) -> String {
+    match fault {
+        ApiFault::Healthy => "is healthy".into(),
+        ApiFault::Slow(by) => format!("answers {by:?} late"),
+        ApiFault::SlowDeletes(by) => format!("deletes {by:?} late"),
+        ApiFault::Erroring => "answers every request with an error".into(),
+        ApiFault::Down => "is down".into(),
+        ApiFault::RestartedEmpty => "restarted with nothing of ours".into(),
+        ApiFault::HistoryExpired => "has forgotten its history".into(),
+    }
+}
+
+fn pairs<'a>(ones: &'a [HostId], others: &'a [HostId]) -> impl Iterator<Item = (HostId, HostId)> + 'a {
+    ones.iter().flat_map(move |one| others.iter().map(move |other| (*one, *other))).filter(|(one, other)| one != other)
+}
+
+fn names(hosts: &[Host]) -> String {
+    let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}

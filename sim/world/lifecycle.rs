@@ -1,0 +1,91 @@
+//! What a cluster does by itself when a node falls silent or comes back: after a grace time its pods are no longer
+//! ready, later they are again, and every node's service translation follows. As Kubernetes' node lifecycle does it; a
+//! node counts as heard if it has power and can speak with its API server both ways.
+
+use super::{Door, Fabric, HostId, Layout};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use tombolo_scenarios::{ApiRef, Host};
+
+/// A silent node is given up after this (`--node-monitor-grace-period`).
+const GRACE: Duration = Duration::from_secs(40);
+/// A node that is heard again has ready pods after this.
+const RECOVERY: Duration = Duration::from_secs(2);
+/// A change of backends reaches kube-proxy within this.
+pub(crate) const PROXY_LAG: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
+/// kube-proxy tries again to reach its API after this.
+pub(crate) const PROXY_RETRY: Duration = Duration::from_secs(1);
+
+/// What a cluster thinks of one of its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Lifecycle {
+    heard: bool,
+    ready: bool,
+    /// Counts changes of `heard`: a judgement that was due for an older one is void.
+    generation: u64,
+}
+
+/// A judgement of a node that becomes due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) node: HostId,
+    pub(crate) after: Duration,
+    generation: u64,
+}
+
+/// What each cluster thinks of its nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Lifecycles(Vec<Lifecycle>);
+
+impl Lifecycles {
+    /// All heard, all ready.
+    pub(crate) fn new(layout: &Layout) -> Self {
+        Self(vec![Lifecycle { heard: true, ready: true, generation: 0 }; layout.hosts().len()])
+    }
+
+    /// Something changed that decides whether nodes are heard. Gives what is to be judged later.
+    pub(crate) fn listen<P>(&mut self, fabric: &Fabric<P>) -> Vec<Judgement> {
+        let mut judgements = Vec::new();
+        for (host, node) in fabric.layout().nodes() {
+            let api = fabric.layout().find(&Host::Api(ApiRef::Cluster(node.cluster.clone())));
+            let heard = api.is_some_and(|api| fabric.is_open(host, api) && fabric.is_open(api, host));
+            let Some(state) = self.0.get_mut(host.0).filter(|state| state.heard != heard) else { continue };
+            state.heard = heard;
+            state.generation += 1;
+            if state.ready != heard {
+                let after = if heard { RECOVERY } else { GRACE };
+                judgements.push(Judgement { node: host, after, generation: state.generation });
+            }
+        }
+        judgements
+    }
+
+    /// The grace or recovery time of a node is over. False if something changed since.
+    pub(crate) fn judge(&mut self, judgement: Judgement) -> bool {
+        let state = self.0.get_mut(judgement.node.0).filter(|state| state.generation == judgement.generation);
+        let Some(state) = state else { return false };
+        state.ready = state.heard;
+        true
+    }
+
+    /// Whether the cluster counts the pods of a node as ready.
+    pub(crate) fn is_ready(&self, host: HostId) -> bool {
+        self.0.get(host.0).is_some_and(|state| state.ready)
+    }
+
+    /// What the service translation of a node should be: the ready pods of each service of its cluster.
+    pub(crate) fn services(&self, layout: &Layout, host: HostId) -> BTreeMap<Door, Vec<(IpAddr, u16)>> {
+        let mut services = BTreeMap::new();
+        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return services };
+        for service in layout.services().iter().filter(|service| service.cluster == node.cluster) {
+            let ready = service.pods.iter().filter(|pod| self.is_ready(pod.node));
+            let pods: Vec<IpAddr> = ready.map(|pod| pod.address).collect();
+            for (port, protocol) in &service.ports {
+                let backends = pods.iter().map(|pod| (*pod, *port)).collect();
+                services.insert((service.cluster_ip, *protocol, *port), backends);
+            }
+        }
+        services
+    }
+}
