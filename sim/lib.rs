@@ -3,11 +3,12 @@
 //! ```text
 //!              ┌── core_speed: machines driven directly, by a discrete-event loop ──┐
 //!  Scenario ───┤                                                                    ├──> Fact
-//!              └── (full speed: real shell and kube client on simulated sockets)  ──┘
+//!              └── full_speed: real shell and kube client on simulated sockets ─────┘
 //!                         both stand on world: layout, kernels, fabric
 //! ```
 
 pub mod core_speed;
+pub mod full_speed;
 mod speed;
 pub mod world;
 

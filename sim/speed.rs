@@ -1,6 +1,7 @@
 //! The two speeds of the simulator, under one name each.
 
 use crate::core_speed::CoreSpeed;
+use crate::full_speed::{FullSpeed, FullSpeedError};
 use crate::world::LayoutError;
 use core::fmt;
 use core::str::FromStr;
@@ -22,9 +23,9 @@ pub enum WorldError {
     /// It does not fit into the world's address plan.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// This speed does not exist so far.
-    #[error("full speed is not built yet: use --speed core")]
-    NotBuilt,
+    /// It cannot be had at full speed.
+    #[error(transparent)]
+    Full(#[from] FullSpeedError),
 }
 
 impl Speed {
@@ -44,7 +45,7 @@ impl Speed {
     pub fn stage(self, scenario: &Scenario, seed: u64) -> Result<Box<dyn Stage>, WorldError> {
         match self {
             Self::Core => Ok(Box::new(CoreSpeed::new(scenario, seed)?)),
-            Self::Full => Err(WorldError::NotBuilt),
+            Self::Full => Ok(Box::new(FullSpeed::new(scenario, seed)?)),
         }
     }
 }

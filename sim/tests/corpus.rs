@@ -17,13 +17,13 @@ pub fn trials() -> Vec<Trial> {
         .collect();
     files.sort();
     assert!(!files.is_empty(), "no scenario was found");
-    files
-        .into_iter()
-        .map(|file| {
-            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-            Trial::test(format!("core speed: {name}"), move || play(&file, Speed::Core))
-        })
-        .collect()
+    let speeds = [Speed::Core, Speed::Full];
+    let each = files.iter().flat_map(|file| speeds.map(|speed| (file.clone(), speed)));
+    each.map(|(file, speed)| {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        Trial::test(format!("{speed} speed: {name}"), move || play(&file, speed))
+    })
+    .collect()
 }
 
 fn play(file: &Path, speed: Speed) -> Result<(), Failed> {

@@ -1,0 +1,36 @@
+//! What time it is in the world, and what has happened: shared by everything in it.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tombolo_scenarios::{Fact, Place, What};
+
+#[derive(Debug, Default)]
+struct Pages {
+    now_us: AtomicU64,
+    facts: Mutex<Vec<Fact>>,
+}
+
+/// See the module docs. Clones share their pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chronicle(Arc<Pages>);
+
+impl Chronicle {
+    /// Time since the start, to the microsecond.
+    pub(super) fn now(&self) -> Duration {
+        Duration::from_micros(self.0.now_us.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_now(&self, now: Duration) {
+        self.0.now_us.store(u64::try_from(now.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(super) fn tell(&self, place: Place, what: What) {
+        let fact = Fact { at: self.now(), place, what };
+        self.0.facts.lock().unwrap_or_else(PoisonError::into_inner).push(fact);
+    }
+
+    pub(super) fn take(&self) -> Vec<Fact> {
+        core::mem::take(&mut *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

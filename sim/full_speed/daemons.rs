@@ -1,0 +1,245 @@
+//! Daemons: the real shell and the real kube client, each daemon a process of its own on the stack of its node.
+
+use super::apis::{API_PORT, user_agent};
+use super::hands::{Diary, Hellos, HostWall, NoHellos, WantedCell, Zone};
+use super::process::Process;
+use super::sockets::{StackId, TcpStream};
+use super::{Due, FullSpeed, FullSpeedError};
+use crate::core_speed::{MachineUser, Start, use_machine};
+use crate::world::{Clock, HostId};
+use core::time::Duration;
+use http::Uri;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tombolo_core::base::{Instant, Rng};
+use tombolo_core::roles::{Event, Input, Role};
+use tombolo_kube::{Config, Connections, Kubernetes};
+use tombolo_scenarios::{ApiRef, Daemon, Host, Place, What};
+use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
+
+/// Daemons of a freshly started world begin within this.
+const START_SPREAD: Duration = Duration::from_millis(200);
+/// What a plan takes until the kernel has it, at least and at most.
+const APPLY_TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(3));
+/// A daemon gives a request up after this.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
+/// First and longest wait before a failed watch is tried again: as at core speed.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+/// Number of a daemon's place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct DaemonId(pub(super) usize);
+
+/// A daemon's place, and the daemon while it runs.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) host: HostId,
+    pub(super) daemon: Daemon,
+    pub(super) place: Place,
+    /// How often it was started.
+    pub(super) boot: u64,
+    pub(super) running: Option<Running>,
+}
+
+/// A running daemon, seen by the world.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) process: Process,
+    inbox: Inbox,
+    wanted: WantedCell,
+    /// The world is about to apply what is wanted.
+    applying: bool,
+}
+
+/// All that a daemon's process takes with it.
+struct Kit {
+    stack: StackId,
+    own: Ipv4Addr,
+    daemon: Daemon,
+    place: Place,
+    chronicle: super::chronicle::Chronicle,
+    clock: Clock,
+    wanted: WantedCell,
+    local: SocketAddr,
+    broker: SocketAddr,
+    user_agent: String,
+    config: Config,
+    seed: u64,
+}
+
+impl FullSpeed {
+    pub(super) fn place_daemons(&mut self) {
+        let layout = Arc::clone(&self.layout);
+        for (host, node) in layout.nodes() {
+            let network = if node.gateway { Daemon::Gateway } else { Daemon::RouteAgent };
+            let singletons = layout.home_of_singletons(&node.cluster) == Some(host);
+            let once = if singletons { [Daemon::Discovery, Daemon::Dns].as_slice() } else { &[] };
+            for daemon in core::iter::once(network).chain(once.iter().copied()) {
+                let place = Place::Daemon(node.cluster.clone(), node.name.clone(), daemon);
+                self.daemons.push(Post { host, daemon, place, boot: 0, running: None });
+                let id = DaemonId(self.daemons.len() - 1);
+                let at = self.chance.duration(Duration::ZERO, START_SPREAD);
+                self.later(at, Due::Start(id, 1));
+            }
+        }
+    }
+
+    /// A daemon's process is due to start, if nothing happened to its host meanwhile.
+    pub(super) fn start_due(&mut self, id: DaemonId, power_up: u64) -> Result<(), FullSpeedError> {
+        let Some(host) = self.daemons.get(id.0).map(|post| post.host) else { return Ok(()) };
+        if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) {
+            self.start_daemon(id)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a daemon afresh, unless it runs.
+    pub(super) fn start_daemon(&mut self, id: DaemonId) -> Result<(), FullSpeedError> {
+        let layout = Arc::clone(&self.layout);
+        let now = self.time;
+        let Some(post) = self.daemons.get_mut(id.0).filter(|post| post.running.is_none()) else { return Ok(()) };
+        post.boot += 1;
+        let (host, daemon, boot, place) = (post.host, post.daemon, post.boot, post.place.clone());
+        let Some(node) = layout.host(host).and_then(|place| place.node.as_ref()) else { return Ok(()) };
+        let seed = Rng::stream(self.seed, &format!("{}/{} {daemon} {boot}", node.cluster, node.name)).bits();
+        let settings = self.settings.clone();
+        let start = Start { layout: &layout, settings: &settings, host, node, daemon, boot, seed, now: Instant::ZERO };
+        let process = Process::new(now, seed)?;
+        let wanted = WantedCell::default();
+        let (letterbox, inputs) = inbox();
+        let mut config = Config::new(node.cluster.clone(), seed);
+        config.request_deadline = REQUEST_MAX;
+        config.backoff = BACKOFF;
+        let kit = Kit {
+            stack: StackId(host.0),
+            own: self.sockets.v4(StackId(host.0)),
+            daemon,
+            place: place.clone(),
+            chronicle: self.chronicle.clone(),
+            clock: self.clocks.get(host.0).copied().ok_or(FullSpeedError::NoClock)?,
+            wanted: wanted.clone(),
+            local: self.api_address(&ApiRef::Cluster(node.cluster.clone()))?,
+            broker: self.api_address(&settings.broker)?,
+            user_agent: user_agent(&node.cluster, &node.name, daemon),
+            config,
+            seed,
+        };
+        use_machine(&start, Birth { process: &process, kit, inbox: letterbox.clone(), inputs });
+        if let Some(post) = self.daemons.get_mut(id.0) {
+            post.running = Some(Running { process, inbox: letterbox, wanted, applying: false });
+        }
+        self.chronicle.tell(place, What::Process(true));
+        Ok(())
+    }
+
+    fn api_address(&self, api: &ApiRef) -> Result<SocketAddr, FullSpeedError> {
+        let host = self.layout.find(&Host::Api(api.clone())).and_then(|host| self.layout.host(host));
+        let host = host.ok_or_else(|| FullSpeedError::Api(format!("there is no API of {api}")))?;
+        Ok(SocketAddr::new(host.address, API_PORT))
+    }
+
+    /// Kills a daemon. What it left in the kernel stays; true if it ran.
+    pub(super) fn kill_daemon(&mut self, id: DaemonId) -> bool {
+        let Some(post) = self.daemons.get_mut(id.0) else { return false };
+        let Some(running) = post.running.take() else { return false };
+        self.sockets.enter(StackId(post.host.0));
+        drop(running);
+        self.chronicle.tell(post.place.clone(), What::Process(false));
+        true
+    }
+
+    /// The daemons of a host.
+    pub(super) fn posts_of(&self, host: HostId) -> Vec<DaemonId> {
+        let all = self.daemons.iter().enumerate().filter(|(_, post)| post.host == host);
+        all.map(|(index, _)| DaemonId(index)).collect()
+    }
+
+    /// Sees which daemons want another network, and applies it a little later.
+    pub(super) fn see_wishes(&mut self) {
+        for index in 0..self.daemons.len() {
+            let Some(post) = self.daemons.get_mut(index) else { continue };
+            let boot = post.boot;
+            let Some(running) = post.running.as_mut().filter(|running| !running.applying) else { continue };
+            if running.wanted.is_some() {
+                running.applying = true;
+                let delay = self.chance.duration(APPLY_TIME.0, APPLY_TIME.1);
+                self.later(delay, Due::Apply(DaemonId(index), boot));
+            }
+        }
+    }
+
+    /// The hand observes the kernel, plans and applies.
+    pub(super) fn apply(&mut self, id: DaemonId, boot: u64) {
+        let Some(post) = self.daemons.get_mut(id.0).filter(|post| post.boot == boot) else { return };
+        let host = post.host;
+        let Some(running) = post.running.as_mut() else { return };
+        running.applying = false;
+        let Some(wanted) = running.wanted.take() else { return };
+        let Some(kernel) = self.fabric.kernel_mut(host) else { return };
+        let steps = kernel.apply(&wanted);
+        running.inbox.put(Input::Applied(Ok(())));
+        if !steps.is_empty() {
+            self.chronicle.tell(crate::world::place(&self.layout, host), What::Applied { steps });
+        }
+    }
+}
+
+/// Puts a machine into its process.
+struct Birth<'a> {
+    process: &'a Process,
+    kit: Kit,
+    inbox: Inbox,
+    inputs: tokio::sync::mpsc::UnboundedReceiver<Input>,
+}
+
+impl MachineUser for Birth<'_> {
+    type Out = ();
+
+    fn use_it<R: Role + 'static>(self, machine: R) {
+        let Self { process, kit, inbox, inputs } = self;
+        process.spawn(async move {
+            let (chronicle, place) = (kit.chronicle.clone(), kit.place.clone());
+            match hands(kit, inbox).await {
+                Ok(hands) => {
+                    run(machine, hands, inputs, None).await;
+                }
+                Err(error) => {
+                    let because = format!("the daemon could not begin: {error}");
+                    chronicle.tell(place, What::Told(Event::Ignored { because }));
+                }
+            }
+        });
+    }
+}
+
+async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Error>> {
+    let client = |api: SocketAddr| {
+        let base: Uri = format!("http://{api}").parse()?;
+        let connect = move |_: Uri| TcpStream::connect(api);
+        Ok::<_, Box<dyn core::error::Error>>(tombolo_kube::client(connect, &base, &kit.user_agent, REQUEST_MAX)?)
+    };
+    let connections = Connections { local: client(kit.local)?, broker: Some(client(kit.broker)?) };
+    let (chronicle, place) = (kit.chronicle.clone(), kit.place.clone());
+    let tell = move |event: Event| chronicle.tell(place.clone(), What::Told(event));
+    let mut kube = Kubernetes::new(connections, kit.config, inbox.clone(), tell);
+    let net: Box<dyn NetHand> = match kit.daemon {
+        Daemon::Gateway | Daemon::RouteAgent => Box::new(Hellos::bind(kit.stack, &inbox).await?),
+        Daemon::Discovery | Daemon::Dns => Box::new(NoHellos(kit.chronicle.clone(), kit.place.clone())),
+    };
+    let zone = Zone::new(kit.chronicle.clone(), kit.place.clone());
+    if kit.daemon == Daemon::Dns {
+        tokio::task::spawn_local(zone.clone().serve(kit.own, kit.seed));
+    }
+    if let (Daemon::Gateway, Place::Daemon(_, node, _)) = (kit.daemon, &kit.place) {
+        let (chronicle, clock) = (kit.chronicle.clone(), kit.clock);
+        kube.sign_gateway(node.clone(), move || clock.wall(chronicle.now()));
+    }
+    Ok(Hands {
+        kube: Box::new(kube),
+        net,
+        kernel: Box::new(kit.wanted),
+        zone: Box::new(zone),
+        journal: Box::new(Diary(kit.chronicle.clone(), kit.place)),
+        wall: Box::new(HostWall(kit.chronicle, kit.clock)),
+    })
+}

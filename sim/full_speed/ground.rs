@@ -1,0 +1,171 @@
+//! The verbs of a timeline ([`crate::world`]), carried out at full speed, and what a cluster does by itself.
+
+use super::apis::CLUSTER;
+use super::sockets::{Cargo, StackId};
+use super::{Due, FullSpeed};
+use crate::world::{Clock, Fabric, Ground, HostId, Judgement, Layout, PROXY_LAG, PROXY_RETRY, START, export, place};
+use core::time::Duration;
+use std::sync::Arc;
+use tombolo_core::base::ClusterId;
+use tombolo_core::model::{Object, ServiceKey};
+use tombolo_kube::resource;
+use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Host, StageError, What};
+
+/// A node that gets power has its daemons running after this, at least and at most.
+const BOOT_TIME: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(600));
+
+impl Ground for FullSpeed {
+    type Payload = Cargo;
+
+    fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
+    }
+
+    fn fabric(&mut self) -> &mut Fabric<Cargo> {
+        &mut self.fabric
+    }
+
+    fn daemons_of(&self, node: HostId) -> Vec<Daemon> {
+        self.daemons.iter().filter(|post| post.host == node).map(|post| post.daemon).collect()
+    }
+
+    fn switch_off(&mut self, node: HostId) {
+        // First the power: what the ends of processes make their sockets say is not heard.
+        self.fabric.set_power(node, false);
+        for id in self.posts_of(node) {
+            self.kill_daemon(id);
+        }
+        self.stop_pods(node);
+        self.sockets.send_all(self.time, &mut self.fabric);
+        for stack in core::iter::once(StackId(node.0)).chain(self.sockets.pods_of(node)) {
+            self.sockets.forget(stack);
+        }
+        self.probes.power_off(node);
+        self.chronicle.tell(place(&self.layout, node), What::Power(false));
+    }
+
+    fn switch_on(&mut self, node: HostId) {
+        self.fabric.set_power(node, true);
+        if let Some(clock) = self.clocks.get_mut(node.0) {
+            *clock = Clock::new(self.time, &mut self.chance);
+        }
+        let power_up = self.power_ups.get_mut(node.0).map_or(0, |count| {
+            *count += 1;
+            *count
+        });
+        self.chronicle.tell(place(&self.layout, node), What::Power(true));
+        for id in self.posts_of(node) {
+            let delay = self.chance.duration(BOOT_TIME.0, BOOT_TIME.1);
+            self.later(delay, Due::Start(id, power_up));
+        }
+        self.later(BOOT_TIME.0, Due::ProxySync(node));
+        self.later(BOOT_TIME.0, Due::Pods(node, power_up));
+    }
+
+    fn kill(&mut self, node: HostId, daemon: Daemon) -> bool {
+        self.post_of(node, daemon).is_some_and(|id| self.kill_daemon(id))
+    }
+
+    fn start(&mut self, node: HostId, daemon: Daemon) {
+        if let Some(id) = self.post_of(node, daemon) {
+            let started = self.start_daemon(id);
+            self.heed(started);
+        }
+    }
+
+    fn listen_to_nodes(&mut self) {
+        for judgement in self.lifecycles.listen(&self.fabric) {
+            self.later(judgement.after, Due::Judge(judgement));
+        }
+    }
+
+    fn set_api_fault(&mut self, api: &ApiRef, fault: &ApiFault) -> Result<(), StageError> {
+        let number = self.api_number(api)?;
+        self.set_fault(number, fault).map_err(|error| StageError::Broken(error.to_string()))
+    }
+
+    fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+        let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
+        if self.is_exported(number, key) {
+            return Ok(false);
+        }
+        self.put(number, cluster, &Object::ServiceExport(export(key, START + self.time)))?;
+        Ok(true)
+    }
+
+    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+        let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
+        let called = resource(tombolo_core::model::Kind::ServiceExport);
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        let Some(api) = self.apis.get(number).filter(|_| self.is_exported(number, key)) else { return Ok(false) };
+        api.server
+            .delete(CLUSTER, &called.group, &called.plural, namespace, name)
+            .map(|()| true)
+            .map_err(|failure| StageError::Broken(failure.to_string()))
+    }
+}
+
+impl FullSpeed {
+    fn post_of(&self, node: HostId, daemon: Daemon) -> Option<super::daemons::DaemonId> {
+        let found = self.daemons.iter().position(|post| post.host == node && post.daemon == daemon);
+        found.map(super::daemons::DaemonId)
+    }
+
+    fn api_number(&self, api: &ApiRef) -> Result<usize, StageError> {
+        let found =
+            self.find_api(api).or_else(|| self.find_api(&self.settings.broker).filter(|_| *api == ApiRef::Broker));
+        found.ok_or_else(|| StageError::Unknown(format!("API of {api}")))
+    }
+
+    fn is_exported(&self, number: usize, key: &ServiceKey) -> bool {
+        let called = resource(tombolo_core::model::Kind::ServiceExport);
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        let server = self.apis.get(number).map(|api| &api.server);
+        server.is_some_and(|server| server.get(&called.group, &called.plural, namespace, name).is_some())
+    }
+
+    /// The grace or recovery time of a node is over, if nothing changed since: slices follow, and each node's service
+    /// translation after them.
+    pub(super) fn judge(&mut self, judgement: Judgement) -> Result<(), StageError> {
+        if !self.lifecycles.judge(judgement) {
+            return Ok(());
+        }
+        let layout = Arc::clone(&self.layout);
+        let host = judgement.node;
+        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return Ok(()) };
+        let Some(api) = self.find_api(&ApiRef::Cluster(node.cluster.clone())) else { return Ok(()) };
+        for service in layout.services().iter().filter(|service| service.pods.iter().any(|pod| pod.node == host)) {
+            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(host)));
+            self.put(api, &node.cluster, &slice)?;
+        }
+        for (host, _) in layout.nodes_of(&node.cluster) {
+            let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
+            self.later(lag, Due::ProxySync(host));
+        }
+        Ok(())
+    }
+
+    /// kube-proxy of a node takes over what its API says, or tries again later.
+    pub(super) fn proxy_due(&mut self, host: HostId) {
+        let layout = Arc::clone(&self.layout);
+        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return };
+        let name = ApiRef::Cluster(node.cluster.clone());
+        let Some(api) = layout.find(&Host::Api(name.clone())) else { return };
+        if !self.fabric.has_power(host) {
+            return;
+        }
+        if self.is_serving(&name) && self.fabric.is_open(api, host) && self.fabric.is_open(host, api) {
+            self.sync_proxy(host);
+        } else {
+            self.later(PROXY_RETRY, Due::ProxySync(host));
+        }
+    }
+
+    /// Gives a node's service translation the ready pods of each service.
+    pub(super) fn sync_proxy(&mut self, host: HostId) {
+        let services = self.lifecycles.services(&self.layout, host);
+        if let Some(proxy) = self.fabric.proxy_mut(host) {
+            proxy.set_services(services);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The sockets of the world: the one page that touches turmoil's network primitives.
+//!
+//! Each node (host network), each pod that is used, and each API server has a *stack* of its own. turmoil-net wants
+//! addresses that are unique and never change; so a stack gets private *fabric addresses*, and what leaves it or comes
+//! to it is rewritten here. Applications dial the world's addresses; only the own side of a socket is a fabric address.
+//!
+//! ```text
+//!  socket ──198.18.0.3──> source rewritten ──172.16.1.10──> Fabric (forward, hop by hop) ──> destination rewritten ──> socket
+//! ```
+//! | owner | fabric address | in the world |
+//! |---|---|---|
+//! | host | one IPv4 | the host's address |
+//! | node | one IPv6 for each link that hellos use | the node's address on that link; emulates a socket bound to a device |
+//! | pod | one IPv4 | the pod's address, given to its node on the pods' link |
+
+use super::acks::{Acks, Mended};
+use crate::world::{Fabric, HostId, Kernel, Layout, Outcome};
+use core::cell::Cell;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use tombolo_core::base::Slot;
+use tombolo_core::network::constants::{CABLE_LINK_PREFIX, OVERLAY_LINK};
+use tombolo_core::network::{Arrival, Flags, LinkName, Packet, Transport};
+use tombolo_core::paths::HELLO_PORT;
+use tombolo_core::roles::Via;
+use turmoil_net::{EnterGuard, KernelConfig, Net, TcpFlags, TcpSegment, Transport as Load, netstat};
+
+pub(super) use turmoil_net::shim::tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+/// Links of a node that hellos use: the overlay, and a cable for each rank.
+pub(super) const HELLO_LINKS: usize = 5;
+/// Simulated sockets find out no path MTU: all packets fit the smallest MTU that IPv6 allows, so also every cable.
+const MTU: u32 = 1280;
+/// Linux' smallest retransmission timeout, in ticks.
+const RETRANSMIT_MIN: u32 = 200;
+/// A connection without progress is given up after this.
+const GIVE_UP: u32 = 30_000;
+
+/// Number of a stack. That of a host is the host's own number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct StackId(pub(super) usize);
+
+/// Whose a stack is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    Host(HostId),
+    Pod { node: HostId, address: IpAddr },
+}
+
+#[derive(Debug)]
+struct Stack {
+    id: turmoil_net::HostId,
+    owner: Owner,
+    v4: Ipv4Addr,
+}
+
+/// What a packet carries through the fabric.
+#[derive(Clone, Debug)]
+pub(crate) struct Cargo {
+    from: StackId,
+    /// Where the sender thinks that it goes.
+    dialled: SocketAddr,
+    load: Load,
+}
+
+/// A packet that was lost, for those who want to tell why nothing is heard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Lost {
+    pub(super) from: StackId,
+    pub(super) dialled: SocketAddr,
+    pub(super) host: HostId,
+    pub(super) why: String,
+}
+
+/// Another world lives on this thread already: the sockets of one thread belong to one world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("another world at full speed lives on this thread")]
+pub struct Occupied;
+
+thread_local! {
+    static OCCUPIED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// All stacks. See the module docs.
+pub(super) struct Sockets {
+    guard: EnterGuard,
+    layout: Arc<Layout>,
+    stacks: Vec<Stack>,
+    by_pod: BTreeMap<(HostId, IpAddr), StackId>,
+    links: [LinkName; HELLO_LINKS],
+    pods_link: LinkName,
+    acks: Acks,
+    leaving: Vec<turmoil_net::Packet>,
+}
+
+impl core::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Sockets {{ stacks: {} }}", self.stacks.len())
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        OCCUPIED.set(false);
+    }
+}
+
+impl Sockets {
+    /// A stack for each host, each probe pod and each pod of a service. `round_trip_ms` is the longest one.
+    pub(super) fn new(layout: &Arc<Layout>, round_trip_ms: u32) -> Result<Self, Occupied> {
+        if OCCUPIED.replace(true) {
+            return Err(Occupied);
+        }
+        let threshold = RETRANSMIT_MIN.max(round_trip_ms.saturating_mul(2));
+        let config = KernelConfig::default().mtu(MTU).retx_threshold(threshold).retx_max(GIVE_UP / threshold);
+        let mut net = Net::with_config(config);
+        let mut stacks = Vec::new();
+        let mut by_pod = BTreeMap::new();
+        for index in 0..layout.hosts().len() {
+            let id = StackId(stacks.len());
+            let links = (0..HELLO_LINKS).map(|link| IpAddr::V6(link_address(id, link)));
+            let addresses: Vec<IpAddr> = core::iter::once(IpAddr::V4(v4_address(id))).chain(links).collect();
+            let (id, v4) = (net.add_host(addresses), v4_address(id));
+            stacks.push(Stack { id, owner: Owner::Host(HostId(index)), v4 });
+        }
+        let probes = layout.nodes().map(|(node, layout)| (node, layout.probe_pod));
+        let workloads = layout.services().iter().flat_map(|service| &service.pods).map(|pod| (pod.node, pod.address));
+        for (node, address) in probes.chain(workloads) {
+            let number = StackId(stacks.len());
+            let (id, v4) = (net.add_host(IpAddr::V4(v4_address(number))), v4_address(number));
+            stacks.push(Stack { id, owner: Owner::Pod { node, address }, v4 });
+            by_pod.insert((node, address), number);
+        }
+        Ok(Self {
+            guard: net.enter(),
+            layout: Arc::clone(layout),
+            stacks,
+            by_pod,
+            links: core::array::from_fn(|link| LinkName(link_name(link).into())),
+            pods_link: Kernel::pods(),
+            acks: Acks::default(),
+            leaving: Vec::new(),
+        })
+    }
+
+    /// What follows is done by processes of this stack.
+    pub(super) fn enter(&self, stack: StackId) {
+        if let Some(stack) = self.stacks.get(stack.0) {
+            self.guard.set_current(stack.id);
+        }
+    }
+
+    /// The address that IPv4 sockets of a stack bind to.
+    pub(super) fn v4(&self, stack: StackId) -> Ipv4Addr {
+        self.stacks.get(stack.0).map_or(Ipv4Addr::UNSPECIFIED, |stack| stack.v4)
+    }
+
+    /// The stack of a pod.
+    pub(super) fn pod(&self, node: HostId, address: IpAddr) -> Option<StackId> {
+        self.by_pod.get(&(node, address)).copied()
+    }
+
+    /// The stacks of a node's pods.
+    pub(super) fn pods_of(&self, node: HostId) -> Vec<StackId> {
+        let all = self.by_pod.range((node, lowest())..).take_while(|((on, _), _)| *on == node);
+        all.map(|(_, stack)| *stack).collect()
+    }
+
+    /// Gives what all stacks want to send to the fabric.
+    pub(super) fn send_all(&mut self, now: Duration, fabric: &mut Fabric<Cargo>) {
+        let mut leaving = core::mem::take(&mut self.leaving);
+        self.guard.egress_all(&mut leaving);
+        for packet in leaving.drain(..) {
+            self.send(now, packet, fabric);
+        }
+        self.leaving = leaving;
+    }
+
+    fn send(&mut self, now: Duration, packet: turmoil_net::Packet, fabric: &mut Fabric<Cargo>) {
+        let Some((id, link)) = stack_of(packet.src) else { return };
+        let Some(owner) = self.stacks.get(id.0).map(|stack| stack.owner) else { return };
+        let (host, arrival, source) = match (owner, link) {
+            (Owner::Pod { node, address }, _) => (node, Arrival::Link(self.pods_link.clone()), address),
+            (Owner::Host(host), None) => {
+                let Some(address) = self.layout.host(host).map(|host| host.address) else { return };
+                (host, Arrival::Local { link: None }, address)
+            }
+            (Owner::Host(host), Some(link)) => {
+                let Some(name) = self.links.get(link) else { return };
+                // Without the link, or an address on it, nothing leaves.
+                let source = fabric.kernel(host).and_then(|kernel| kernel.source_on(name, packet.dst));
+                let Some(source) = source else { return };
+                (host, Arrival::Local { link: Some(name.clone()) }, source)
+            }
+        };
+        if !fabric.has_power(host) {
+            return;
+        }
+        self.acks.said(now, &packet);
+        let length = u16::try_from(packet.size()).unwrap_or(u16::MAX);
+        let (transport, port) = header(&packet.payload);
+        let seen = Packet { source, destination: packet.dst, transport, ttl: packet.ttl, length, outer: None };
+        let cargo = Cargo { from: id, dialled: SocketAddr::new(packet.dst, port), load: packet.payload };
+        fabric.send(now, host, arrival, seen, cargo);
+    }
+
+    /// Hands over what the fabric has carried to its end; tells of what was lost.
+    pub(super) fn arrive(&mut self, now: Duration, outcome: Outcome<Cargo>, fabric: &Fabric<Cargo>) -> Option<Lost> {
+        let (stack, own, packet, cargo) = match outcome {
+            Outcome::Lost { host, loss, packet: _, payload } => {
+                return Some(Lost { from: payload.from, dialled: payload.dialled, host, why: loss.to_string() });
+            }
+            Outcome::Pod { node, packet, payload } => {
+                let Some(id) = self.pod(node, packet.destination) else {
+                    let why = format!("no pod has {}", packet.destination);
+                    return Some(Lost { from: payload.from, dialled: payload.dialled, host: node, why });
+                };
+                (id, IpAddr::V4(self.v4(id)), packet, payload)
+            }
+            Outcome::Host { host, link, packet, payload } => {
+                let id = StackId(host.0);
+                let via = link.and_then(|link| fabric.kernel(host)?.via(&link));
+                let own = match (via, packet.transport) {
+                    (Some(via), Transport::Udp { destination: HELLO_PORT, .. }) => {
+                        IpAddr::V6(link_address(id, link_number(via)))
+                    }
+                    _ if packet.destination.is_ipv4() => IpAddr::V4(self.v4(id)),
+                    _ => return None,
+                };
+                (id, own, packet, payload)
+            }
+        };
+        self.deliver(now, stack, own, &packet, cargo.load, fabric);
+        None
+    }
+
+    fn deliver(
+        &mut self,
+        now: Duration,
+        stack: StackId,
+        own: IpAddr,
+        packet: &Packet,
+        load: Load,
+        fabric: &Fabric<Cargo>,
+    ) {
+        let host = match self.stacks.get(stack.0).map(|stack| stack.owner) {
+            Some(Owner::Host(host) | Owner::Pod { node: host, .. }) => host,
+            None => return,
+        };
+        if !fabric.has_power(host) {
+            return;
+        }
+        let payload = with_ports(load, packet.transport);
+        let seen = turmoil_net::Packet { src: packet.source, dst: own, ttl: packet.ttl, payload };
+        match self.acks.heard(now, seen) {
+            Mended::Deliver(seen) => self.guard.deliver(seen),
+            // It leaves with what the stack itself says next.
+            Mended::Answer(ack) => self.leaving.push(ack),
+        }
+    }
+
+    /// Lets a stack forget all connections, when its processes are gone with the power.
+    pub(super) fn forget(&mut self, stack: StackId) {
+        let v4 = IpAddr::V4(self.v4(stack));
+        for entry in netstat(v4).entries {
+            let Some(peer) = entry.peer else { continue };
+            let flags = TcpFlags { rst: true, ..TcpFlags::default() };
+            let (src_port, dst_port) = (peer.port(), entry.local.port());
+            let reset =
+                TcpSegment { src_port, dst_port, seq: 0, ack: 0, flags, window: 0, payload: bytes::Bytes::new() };
+            let payload = Load::Tcp(reset);
+            self.guard.deliver(turmoil_net::Packet { src: peer.ip(), dst: entry.local.ip(), ttl: 64, payload });
+        }
+        self.acks.forget(v4);
+    }
+
+    /// How many connections a stack has, open or half open.
+    #[cfg(test)]
+    pub(super) fn connections(&self, stack: StackId) -> usize {
+        let tcp = |entry: &&turmoil_net::NetstatEntry| entry.proto == turmoil_net::Proto::Tcp && entry.peer.is_some();
+        netstat(IpAddr::V4(self.v4(stack))).entries.iter().filter(tcp).count()
+    }
+}
+
+const fn lowest() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+}
+
+/// The IPv4 fabric address of a stack: 198.18.0.0/15 is for such use (RFC 2544).
+fn v4_address(stack: StackId) -> Ipv4Addr {
+    let number = u32::try_from(stack.0).unwrap_or(u32::MAX);
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)).saturating_add(number))
+}
+
+/// The fabric address of sockets bound to one of a node's links: 2001:2::/48 is for such use (RFC 5180).
+pub(super) fn link_address(stack: StackId, link: usize) -> Ipv6Addr {
+    let part = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+    Ipv6Addr::new(0x2001, 2, 0, 0, 0, part(stack.0 >> 16), part(stack.0 & 0xffff), part(link))
+}
+
+/// Whose fabric address this is, and of which link.
+fn stack_of(address: IpAddr) -> Option<(StackId, Option<usize>)> {
+    match address {
+        IpAddr::V4(v4) => {
+            let number = u32::from(v4).checked_sub(u32::from(Ipv4Addr::new(198, 18, 0, 0)))?;
+            Some((StackId(usize::try_from(number).ok()?), None))
+        }
+        IpAddr::V6(v6) => {
+            let [.., high, low, link] = v6.segments();
+            Some((StackId((usize::from(high) << 16) | usize::from(low)), Some(usize::from(link))))
+        }
+    }
+}
+
+/// Number of a link among those that hellos use.
+pub(super) fn link_number(via: Via) -> usize {
+    match via {
+        Via::Overlay => 0,
+        Via::Cable(rank) => usize::from(rank.get()),
+    }
+}
+
+/// All links that hellos use, in order of their numbers.
+pub(super) fn hello_links() -> [Via; HELLO_LINKS] {
+    let [one, two, three, four] = Slot::all();
+    [Via::Overlay, Via::Cable(one), Via::Cable(two), Via::Cable(three), Via::Cable(four)]
+}
+
+fn link_name(link: usize) -> String {
+    if link == 0 { OVERLAY_LINK.into() } else { format!("{CABLE_LINK_PREFIX}{link}") }
+}
+
+/// The header as nodes see it, and the destination port.
+const fn header(load: &Load) -> (Transport, u16) {
+    match load {
+        Load::Udp(datagram) => {
+            (Transport::Udp { source: datagram.src_port, destination: datagram.dst_port }, datagram.dst_port)
+        }
+        Load::Tcp(segment) => {
+            let TcpFlags { syn, ack, fin, rst, .. } = segment.flags;
+            let flags = Flags { syn, ack, fin, rst };
+            (Transport::Tcp { source: segment.src_port, destination: segment.dst_port, flags }, segment.dst_port)
+        }
+    }
+}
+
+/// The load with the ports that it has after all translations.
+fn with_ports(mut load: Load, transport: Transport) -> Load {
+    let (Transport::Udp { source, destination } | Transport::Tcp { source, destination, .. }) = transport;
+    match &mut load {
+        Load::Udp(datagram) => (datagram.src_port, datagram.dst_port) = (source, destination),
+        Load::Tcp(segment) => (segment.src_port, segment.dst_port) = (source, destination),
+    }
+    load
+}
