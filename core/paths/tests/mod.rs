@@ -9,6 +9,7 @@
 //! | `examples` | the worked examples of `spec/failover.md` 7, and what follows for routes |
 //! | `counterexamples` | those of section 12, each with its rule switched off too |
 //! | `bounds` | how long it takes until all agree again |
+//! | `links` | small worlds in any state of their links |
 //! | `schedules` | random faults against the guarantees |
 //!
 //! `TOMBOLO_LONG=50 cargo test --release -p tombolo-core paths::` lives fifty times as many random worlds.
@@ -19,6 +20,7 @@ mod counterexamples;
 mod examples;
 mod judge;
 mod laws;
+mod links;
 mod schedules;
 mod world;
 

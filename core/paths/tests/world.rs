@@ -407,6 +407,11 @@ impl World {
         self.cuts.insert((from, to));
     }
 
+    pub(super) fn heal_ids(&mut self, from: Id, to: Id) {
+        self.trace(|world| format!("heal from {} to {}", world.name(from), world.name(to)));
+        self.cuts.remove(&(from, to));
+    }
+
     pub(super) fn heal_all(&mut self) {
         self.trace(|_| String::from("all cuts heal"));
         self.cuts.clear();
