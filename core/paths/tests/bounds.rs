@@ -125,7 +125,7 @@ fn converge(settled: &World, case: &Case) -> Result<u64, String> {
     world.run_ms(phase);
     let start = world.now_ms();
     (case.fault)(&mut world, &a, &b);
-    world.run_ms(1_300);
+    world.run_ms(1_000);
     let (verdict, last) = (judge(&world, (0, 1)), world.last_change_ms((0, 1)));
     if matches!(verdict, Verdict::Right(_)) && last >= start {
         Ok(last - start)

@@ -51,12 +51,13 @@ fn power_loss_moves_the_path_and_the_return_does_not() {
 
 #[test]
 fn when_both_ends_lose_power_the_standbys_claim_one_pair() {
-    let mut world = world(60);
+    let mut world = World::settled(Shape::new(&[(2, 1), (2, 1)], 1).latency_ms(60));
+    assert_eq!(belief(&world), (1, (1, 1)));
     world.power_off("a1");
     world.power_off("b1");
-    world.run_ms(450);
+    world.run_ms(350);
     assert!(world.belief(world.id("aw1"), 1).unwrap().alive, "nobody can revoke for the dead");
-    world.run_ms(550);
+    world.run_ms(650);
     assert_eq!(belief(&world), (2, (2, 2)));
 }
 

@@ -159,10 +159,10 @@ fn assert_full(proof: Proof) {
 
 #[test]
 fn a_candidate_keeps_the_laws() {
-    assert_full(prove::<Candidate>(u32::try_from(4 * long()).unwrap()));
+    assert_full(prove::<Candidate>(u32::try_from(2 * long()).unwrap()));
 }
 
 #[test]
 fn a_worker_keeps_the_laws() {
-    assert_full(prove::<Worker>(u32::try_from(5 * long()).unwrap()));
+    assert_full(prove::<Worker>(u32::try_from(4 * long()).unwrap()));
 }

@@ -184,7 +184,7 @@ fn replay() {
 
 #[test]
 fn without_loss_a_good_pair_is_chosen_by_all_and_kept() {
-    let tally = tally(0, 4 * long(), 0, Rules::ALL);
+    let tally = tally(0, 3 * long(), 0, Rules::ALL);
     std::println!("{}", summary(&tally));
     assert!(tally.wrong.is_empty() && tally.moved.is_empty(), "{}", summary(&tally));
     assert!(tally.judged > 5 && tally.undisturbed > 2, "{}", summary(&tally));

@@ -167,7 +167,7 @@ impl World {
     /// A world that has found its first paths.
     pub(super) fn settled(shape: Shape) -> Self {
         let mut world = Self::new(shape);
-        world.run_ms(2_000);
+        world.run_ms(1_200);
         world
     }
 
