@@ -2,7 +2,7 @@
 //! our own words.
 
 use super::chronicle::Chronicle;
-use super::process::Process;
+use super::process::{NAP, Process};
 use super::sockets::{StackId, TcpListener};
 use super::{FullSpeed, FullSpeedError};
 use crate::world::{HostId, START, place};
@@ -98,6 +98,7 @@ impl FullSpeed {
     /// The cluster itself writes, which nothing can refuse.
     pub(super) fn put(&self, number: usize, cluster: &ClusterId, object: &Object) -> Result<(), StageError> {
         let Some(api) = self.apis.get(number) else { return Ok(()) };
+        self.stir(StackId(api.host.0));
         let writer = Writer { cluster: cluster.clone(), places: Places::default() };
         let ours = convert::write(object, Api::Local, &writer).map_err(|error| broken(&error))?;
         let mut value = Value::Null;
@@ -111,7 +112,7 @@ impl FullSpeed {
         let Some(api) = self.apis.get_mut(number).filter(|api| api.process.is_none()) else { return Ok(()) };
         api.starts += 1;
         let seed = Rng::stream(seed, &format!("api {} {}", api.name, api.starts)).bits();
-        let process = Process::new(now, seed)?;
+        let process = Process::new(now, seed, NAP)?;
         let stack = StackId(api.host.0);
         process.spawn(serve(api.server.clone(), self.sockets.v4(stack)));
         api.process = Some(process);
@@ -137,7 +138,9 @@ impl FullSpeed {
 
     /// Lets an API behave like this.
     pub(super) fn set_fault(&mut self, number: usize, fault: &ApiFault) -> Result<(), FullSpeedError> {
-        let Some(server) = self.apis.get(number).map(|api| api.server.clone()) else { return Ok(()) };
+        let Some(api) = self.apis.get(number) else { return Ok(()) };
+        self.stir(StackId(api.host.0));
+        let server = api.server.clone();
         match fault {
             ApiFault::Healthy => server.set_faults(Faults::default()),
             ApiFault::Slow(by) => server.set_faults(Faults { slow: *by, ..Faults::default() }),

@@ -2,7 +2,7 @@
 
 use super::apis::{API_PORT, user_agent};
 use super::hands::{Diary, Hellos, HostWall, NoHellos, WantedCell, Zone};
-use super::process::Process;
+use super::process::{NAP, Process};
 use super::sockets::{StackId, TcpStream};
 use super::{Due, FullSpeed, FullSpeedError};
 use crate::core_speed::{MachineUser, Start, use_machine};
@@ -104,7 +104,7 @@ impl FullSpeed {
         let seed = Rng::stream(self.seed, &format!("{}/{} {daemon} {boot}", node.cluster, node.name)).bits();
         let settings = self.settings.clone();
         let start = Start { layout: &layout, settings: &settings, host, node, daemon, boot, seed, now: Instant::ZERO };
-        let process = Process::new(now, seed)?;
+        let process = Process::new(now, seed, NAP)?;
         let wanted = WantedCell::default();
         let (letterbox, inputs) = inbox();
         let mut config = Config::new(node.cluster.clone(), seed);
@@ -170,8 +170,9 @@ impl FullSpeed {
 
     /// The hand observes the kernel, plans and applies.
     pub(super) fn apply(&mut self, id: DaemonId, boot: u64) {
-        let Some(post) = self.daemons.get_mut(id.0).filter(|post| post.boot == boot) else { return };
-        let host = post.host;
+        let Some(host) = self.daemons.get(id.0).filter(|post| post.boot == boot).map(|post| post.host) else { return };
+        self.stir(StackId(host.0));
+        let Some(post) = self.daemons.get_mut(id.0) else { return };
         let Some(running) = post.running.as_mut() else { return };
         running.applying = false;
         let Some(wanted) = running.wanted.take() else { return };

@@ -98,6 +98,7 @@ impl Ground for FullSpeed {
         let called = resource(tombolo_core::model::Kind::ServiceExport);
         let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
         let Some(api) = self.apis.get(number).filter(|_| self.is_exported(number, key)) else { return Ok(false) };
+        self.stir(StackId(api.host.0));
         api.server
             .delete(CLUSTER, &called.group, &called.plural, namespace, name)
             .map(|()| true)

@@ -5,7 +5,8 @@
 //!       ^                                                                                               │
 //!       └──────────────────── the next tick ────────────────────────────────────────────────────────────┘
 //! ```
-//! Time goes in ticks of a millisecond. In each, every process lives for one millisecond of its own paused clock, then
+//! Time goes in ticks of a millisecond. In each, every process (but those that nap, see `process`) lives for one millisecond
+//! of its own paused clock, then
 //! what its stack wants to send goes into the fabric, then all packets that are due by the end of the tick make their
 //! next steps. Nothing else passes between hosts: API traffic, DNS, hellos and what probes fetch are all packets that
 //! [`tombolo_core::network::forward`] decides on, hop by hop.
@@ -43,13 +44,13 @@ use chronicle::Chronicle;
 use core::time::Duration;
 use daemons::{DaemonId, Post};
 use probes::Probes;
-use process::Process;
+use process::{POD_NAP, Process};
 use sockets::{Cargo, Sockets, StackId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_core::base::Rng;
-use tombolo_scenarios::{Ability, Broker, Fact, Fault, Links, Probe, ProbeId, Scenario, Stage, StageError};
+use tombolo_scenarios::{Ability, Broker, Daemon, Fact, Fault, Links, Probe, ProbeId, Scenario, Stage, StageError};
 
 pub use sockets::Occupied;
 
@@ -194,7 +195,7 @@ impl FullSpeed {
             std::collections::btree_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::btree_map::Entry::Vacant(room) => {
                 let seed = Rng::stream(self.seed, &format!("pod {} {}", stack.0, self.time.as_millis())).bits();
-                Ok(room.insert(Process::new(self.time, seed)?))
+                Ok(room.insert(Process::new(self.time, seed, POD_NAP)?))
             }
         }
     }
@@ -226,18 +227,26 @@ impl FullSpeed {
             self.happen(due);
         }
         let end = self.time + TICK;
+        self.chronicle.set_now(end);
         self.live(end);
-        self.see_wishes();
         self.sockets.send_all(self.time, &mut self.fabric);
+        self.time = end;
+        self.see_wishes();
         while self.fabric.next_at().is_some_and(|at| at <= end) {
-            if let Some(outcome) = self.fabric.step()
-                && let Some(lost) = self.sockets.arrive(self.time, outcome, &self.fabric)
-            {
-                self.packet_lost(lost);
+            let outcome = self.fabric.step();
+            match outcome.and_then(|outcome| self.sockets.aim(outcome, &self.fabric)) {
+                Some(Ok(delivery)) => {
+                    if delivery.hello {
+                        self.stir_network_daemon(HostId(delivery.stack.0));
+                    } else {
+                        self.stir(delivery.stack);
+                    }
+                    self.sockets.deliver(end, delivery.packet);
+                }
+                Some(Err(lost)) => self.packet_lost(lost),
+                None => {}
             }
         }
-        self.time = end;
-        self.chronicle.set_now(end);
         self.tell_probes();
     }
 
@@ -262,7 +271,33 @@ impl FullSpeed {
         }
     }
 
-    /// All processes live until `end`.
+    /// Something is about to be done to a stack: all its processes wake up.
+    fn stir(&self, stack: StackId) {
+        self.sockets.enter(stack);
+        if let Some(process) = self.pods.get(&stack) {
+            process.stir(self.time);
+        }
+        let host = HostId(stack.0);
+        for api in self.apis.iter().filter(|api| api.host == host) {
+            api.process.iter().for_each(|process| process.stir(self.time));
+        }
+        for post in self.daemons.iter().filter(|post| post.host == host) {
+            post.running.iter().for_each(|running| running.process.stir(self.time));
+        }
+    }
+
+    /// A hello is about to be delivered to a node: nobody else reads those.
+    fn stir_network_daemon(&self, node: HostId) {
+        self.sockets.enter(StackId(node.0));
+        let reads_hellos = |post: &&Post| match post.daemon {
+            Daemon::Gateway | Daemon::RouteAgent => post.host == node,
+            Daemon::Discovery | Daemon::Dns => false,
+        };
+        let reader = self.daemons.iter().find(reads_hellos).and_then(|post| post.running.as_ref());
+        reader.iter().for_each(|running| running.process.stir(self.time));
+    }
+
+    /// All processes live until `end`, but those that nap.
     fn live(&mut self, end: Duration) {
         for api in &self.apis {
             if let Some(process) = &api.process {

@@ -70,6 +70,7 @@ impl FullSpeed {
         let Some(stack) = pod.and_then(|pod| self.sockets.pod(node, pod)) else { return };
         let wait = Rc::new(RefCell::new(None));
         let attempt = Attempt { id, wait: Rc::clone(&wait), done: Rc::clone(&self.probes.done) };
+        self.stir(stack);
         let task = match self.task_of(node, stack, probe, attempt) {
             Ok(task) => task,
             Err(outcome) => return self.probed(id, node, began, outcome),

@@ -65,6 +65,21 @@ pub(crate) struct Cargo {
     load: Load,
 }
 
+impl Cargo {
+    fn lost(self, host: HostId, why: String) -> Lost {
+        Lost { from: self.from, dialled: self.dialled, host, why }
+    }
+}
+
+/// A packet for a stack.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) stack: StackId,
+    pub(super) packet: turmoil_net::Packet,
+    /// It is a hello.
+    pub(super) hello: bool,
+}
+
 /// A packet that was lost, for those who want to tell why nothing is heard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Lost {
@@ -206,16 +221,13 @@ impl Sockets {
         fabric.send(now, host, arrival, seen, cargo);
     }
 
-    /// Hands over what the fabric has carried to its end; tells of what was lost.
-    pub(super) fn arrive(&mut self, now: Duration, outcome: Outcome<Cargo>, fabric: &Fabric<Cargo>) -> Option<Lost> {
+    /// Where what the fabric has carried to its end is to be delivered; or that it was lost. `None`: to no socket.
+    pub(super) fn aim(&self, outcome: Outcome<Cargo>, fabric: &Fabric<Cargo>) -> Option<Result<Delivery, Lost>> {
         let (stack, own, packet, cargo) = match outcome {
-            Outcome::Lost { host, loss, packet: _, payload } => {
-                return Some(Lost { from: payload.from, dialled: payload.dialled, host, why: loss.to_string() });
-            }
+            Outcome::Lost { host, loss, packet: _, payload } => return Some(Err(payload.lost(host, loss.to_string()))),
             Outcome::Pod { node, packet, payload } => {
                 let Some(id) = self.pod(node, packet.destination) else {
-                    let why = format!("no pod has {}", packet.destination);
-                    return Some(Lost { from: payload.from, dialled: payload.dialled, host: node, why });
+                    return Some(Err(payload.lost(node, format!("no pod has {}", packet.destination))));
                 };
                 (id, IpAddr::V4(self.v4(id)), packet, payload)
             }
@@ -232,30 +244,15 @@ impl Sockets {
                 (id, own, packet, payload)
             }
         };
-        self.deliver(now, stack, own, &packet, cargo.load, fabric);
-        None
+        let payload = with_ports(cargo.load, packet.transport);
+        let packet = turmoil_net::Packet { src: packet.source, dst: own, ttl: packet.ttl, payload };
+        Some(Ok(Delivery { stack, packet, hello: own.is_ipv6() }))
     }
 
-    fn deliver(
-        &mut self,
-        now: Duration,
-        stack: StackId,
-        own: IpAddr,
-        packet: &Packet,
-        load: Load,
-        fabric: &Fabric<Cargo>,
-    ) {
-        let host = match self.stacks.get(stack.0).map(|stack| stack.owner) {
-            Some(Owner::Host(host) | Owner::Pod { node: host, .. }) => host,
-            None => return,
-        };
-        if !fabric.has_power(host) {
-            return;
-        }
-        let payload = with_ports(load, packet.transport);
-        let seen = turmoil_net::Packet { src: packet.source, dst: own, ttl: packet.ttl, payload };
-        match self.acks.heard(now, seen) {
-            Mended::Deliver(seen) => self.guard.deliver(seen),
+    /// Delivers a packet to its stack.
+    pub(super) fn deliver(&mut self, now: Duration, packet: turmoil_net::Packet) {
+        match self.acks.heard(now, packet) {
+            Mended::Deliver(packet) => self.guard.deliver(packet),
             // It leaves with what the stack itself says next.
             Mended::Answer(ack) => self.leaving.push(ack),
         }
