@@ -38,6 +38,16 @@ impl<K: Ord + Clone> Lasting<K> {
         self.until.remove(key);
     }
 
+    /// All that is so.
+    pub fn all(&self) -> impl Iterator<Item = &K> {
+        self.until.keys()
+    }
+
+    /// All that has lasted.
+    pub fn all_lasted(&self) -> impl Iterator<Item = &K> {
+        self.until.iter().filter(|(_, until)| until.is_none()).map(|(key, _)| key)
+    }
+
     /// Whether it has lasted.
     #[must_use]
     pub fn lasted(&self, key: &K) -> bool {

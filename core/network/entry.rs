@@ -55,6 +55,23 @@ impl Entry {
 }
 
 impl Network {
+    /// Both together; where both have an item, that of this one.
+    #[must_use]
+    pub fn over(self, below: &Self) -> Self {
+        let mut whole = below.clone();
+        let Self { links, addresses, neighbours, routes, rules, translations, filters, peers, sysctls } = self;
+        whole.links.extend(links);
+        whole.addresses.extend(addresses);
+        whole.neighbours.extend(neighbours);
+        whole.routes.extend(routes);
+        whole.rules.extend(rules);
+        whole.translations.extend(translations);
+        whole.filters.extend(filters);
+        whole.peers.extend(peers);
+        whole.sysctls.extend(sysctls);
+        whole
+    }
+
     /// The item with its value, if it is there.
     #[must_use]
     pub fn entry(&self, item: &Item) -> Option<Entry> {

@@ -117,7 +117,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The steps that lead from `observed` to `desired`.
+/// The steps that lead from `observed` to what `desired` makes of it ([`Wanted::target`]).
 #[must_use]
 pub fn plan(desired: &Wanted, observed: &Network) -> Plan {
     let reason = |action: &Action| match action {
@@ -127,6 +127,6 @@ pub fn plan(desired: &Wanted, observed: &Network) -> Plan {
         Action::Remove(entry) if desired.network.entry(&entry.item()).is_some() => "it is made anew".to_string(),
         Action::Remove(_) => "nothing wants it any more".to_string(),
     };
-    let actions = Draft::new(&desired.network, observed).ordered();
+    let actions = Draft::new(&desired.target(observed), observed).ordered();
     Plan { steps: actions.into_iter().map(|action| Step { because: reason(&action), action }).collect() }
 }

@@ -5,6 +5,7 @@
 
 use crate::base::{Cidr, Slot};
 use crate::model::{CableDriver, CableKey, Protocol};
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -286,4 +287,21 @@ pub struct Wanted {
     pub network: Network,
     /// Why, in a few words that end a sentence begun with "because".
     pub because: BTreeMap<Item, String>,
+    /// The daemon has just started and does not know all yet: what its former self left and this lacks stays.
+    pub adopting: bool,
+    /// While adopting: items about which nothing is known yet. What is there under the same identity stays as it is.
+    pub undecided: BTreeSet<Item>,
+}
+
+impl Wanted {
+    /// What should be where `observed` is.
+    #[must_use]
+    pub fn target(&self, observed: &Network) -> Cow<'_, Network> {
+        if !self.adopting {
+            return Cow::Borrowed(&self.network);
+        }
+        let mut target = self.network.clone().over(observed);
+        self.undecided.iter().filter_map(|item| observed.entry(item)).for_each(|entry| target.put(entry));
+        Cow::Owned(target)
+    }
 }

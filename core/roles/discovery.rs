@@ -10,7 +10,7 @@
 //! complete: an own record goes only when all of the own cluster's listings were complete, and an import changes only
 //! when the broker's was. An unreachable broker therefore withdraws nothing; its view stays as it was. A record that a
 //! listing does not show any more, without a deletion seen, stays in the import until that has lasted, and for as long as
-//! its cluster has not even a Cluster record there: a broker that lost its data takes nothing away.
+//! its cluster has not even a Cluster record there: a broker that lost its data takes nothing away ([`Index::believe`]).
 //!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
@@ -20,12 +20,12 @@ mod by_service;
 mod tests;
 
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{ClusterId, Instant, Label, Lasting, Machine, Wall};
+use crate::base::{ClusterId, Instant, Label, Machine, Wall};
 use crate::discovery::{NotExportable, export_record, merge};
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType, WatchEvent,
 };
-use crate::sync::{ABSENCE, Index, Writer};
+use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -69,8 +69,6 @@ pub struct Discovery {
     slices: ByService,
     /// Records at the broker.
     records: ByService,
-    /// Records that a listing of the broker did not show any more.
-    absences: Lasting<Key>,
     /// The service of each own record that was ever to be written or deleted: news of the write may come when the
     /// broker shows the record no more.
     published: BTreeMap<Key, ServiceKey>,
@@ -90,7 +88,6 @@ impl Discovery {
             index: Index::default(),
             slices: ByService::default(),
             records: ByService::default(),
-            absences: Lasting::new(ABSENCE),
             published: BTreeMap::new(),
             refused: BTreeMap::new(),
             writer: Writer::new(seed),
@@ -101,9 +98,10 @@ impl Discovery {
 
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
         let before = self.complete();
-        let changed = self.index.watched(api, event);
-        self.count_absences(&changed, now);
+        let changed = self.index.watched(api, event, now);
+        self.hear_out(api, &changed, now);
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
+        touched.extend(self.believe_absences(now));
         if self.complete() != before {
             touched.extend(self.services());
         }
@@ -112,37 +110,24 @@ impl Discovery {
         }
     }
 
-    /// Counts how long changed records are missing; anew once their cluster speaks at the broker again.
-    fn count_absences(&mut self, changed: &[Key], now: Instant) {
-        for key in changed {
-            match (key.kind, self.index.missing(Api::Broker, key)) {
-                (Kind::ExportRecord, Some(_)) => self.absences.note(key, now),
-                (Kind::ExportRecord, None) => self.absences.clear(key),
-                _ => {}
-            }
-        }
-        if changed.iter().any(|key| key.kind == Kind::Cluster) {
-            let waiting = self.index.all_missing(Api::Broker, Kind::ExportRecord).map(|(key, _)| key);
-            let lasted: Vec<Key> = waiting.filter(|key| self.absences.lasted(key)).cloned().collect();
-            for key in lasted {
-                self.absences.renew(&key, now);
-            }
+    /// A cluster that speaks at the broker again may bring its records back: their absence counts from now.
+    fn hear_out(&mut self, api: Api, changed: &[Key], now: Instant) {
+        for cluster in changed.iter().filter(|key| (api, key.kind) == (Api::Broker, Kind::Cluster)) {
+            self.index.renew(now, |_, object| {
+                matches!(object, Object::ExportRecord(record) if *record.cluster.as_str() == *cluster.name)
+            });
         }
     }
 
-    /// Believes absences that have lasted, where their cluster speaks at the broker.
-    fn believe_absences(&mut self, now: Instant) {
-        for key in self.absences.due(now) {
-            let Some(Object::ExportRecord(record)) = self.index.missing(Api::Broker, &key) else { continue };
-            let (cluster, service) = (record.cluster.clone(), record.key.clone());
-            let speaks = self.index.objects(Api::Broker, Kind::Cluster).any(|(key, _)| *key.name == *cluster.as_str());
-            if speaks || cluster == self.cluster {
-                self.index.forget(Api::Broker, &key);
-                self.absences.clear(&key);
-                self.records.moved(&key, None);
-                self.judge(&service);
-            }
-        }
+    /// Believes absences that have lasted, where their cluster speaks at the broker; its own cluster knows best itself.
+    /// Gives the services that are touched.
+    fn believe_absences(&mut self, now: Instant) -> Vec<ServiceKey> {
+        let own = &self.cluster;
+        let gone = self.index.believe(now, |index, api, object| match object {
+            Object::ExportRecord(record) => record.cluster == *own || index.speaks(api, &record.cluster),
+            _ => true,
+        });
+        gone.iter().flat_map(|key| self.services_of(key)).collect()
     }
 
     fn complete(&self) -> Complete {
@@ -292,8 +277,8 @@ impl Discovery {
     }
 
     fn record(&self, key: &Key) -> Option<&ExportRecord> {
-        let shown = self.index.get(Api::Broker, key).or_else(|| self.index.missing(Api::Broker, key))?;
-        if let Object::ExportRecord(record) = shown { Some(record) } else { None }
+        let Object::ExportRecord(record) = self.index.get(Api::Broker, key)? else { return None };
+        Some(record)
     }
 }
 
@@ -340,7 +325,7 @@ impl Machine for Discovery {
 
     fn poll_timeout(&self) -> Option<(Instant, DiscoveryWake)> {
         let write = self.writer.poll_timeout().map(|at| (at, DiscoveryWake::Write));
-        let absence = self.absences.poll_timeout().map(|at| (at, DiscoveryWake::Absence));
+        let absence = self.index.poll_timeout().map(|at| (at, DiscoveryWake::Absence));
         [write, absence].into_iter().flatten().min().filter(|_| !self.stopped)
     }
 
@@ -350,7 +335,9 @@ impl Machine for Discovery {
         }
         let due = self.writer.due(now);
         self.judge_again(due);
-        self.believe_absences(now);
+        for service in self.believe_absences(now) {
+            self.judge(&service);
+        }
     }
 }
 

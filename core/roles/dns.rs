@@ -6,8 +6,8 @@
 //!  (both complete once) ┘
 //! ```
 //! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as both
-//! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away, and
-//! neither does a new listing while it runs.
+//! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away,
+//! neither does a new listing while it runs, and one that lost its data has time to get it back ([`Index::believe`]).
 //!
 //! **Reach** is what the own cluster's active gateway says, the one with the highest epoch: an old one's card may stay
 //! behind for as long as its node is down. Where none is active, nothing is known, and nothing is hidden for it (F9).
@@ -25,9 +25,12 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Why the DNS machine wants to wake: never. It has no timers.
+/// Why the DNS machine wants to wake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum DnsWake {}
+pub enum DnsWake {
+    /// What the API does not show any more may be gone for good.
+    Absence,
+}
 
 /// The machine. See the module docs.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,8 +67,13 @@ impl Dns {
         dns
     }
 
-    fn watched(&mut self, event: WatchEvent) {
-        let changed = self.index.watched(Api::Local, event);
+    fn watched(&mut self, event: WatchEvent, now: Instant) {
+        let mut changed = self.index.watched(Api::Local, event, now);
+        changed.extend(self.index.believe(now, |_, _, _| true));
+        self.refresh(&changed);
+    }
+
+    fn refresh(&mut self, changed: &[Key]) {
         if !self.synced() {
             return; // Its content would not show.
         }
@@ -144,12 +152,12 @@ impl Machine for Dns {
     type Output = Output;
     type Reason = DnsWake;
 
-    fn handle(&mut self, input: Input, _now: Instant) {
+    fn handle(&mut self, input: Input, now: Instant) {
         if self.stopped {
             return;
         }
         match input {
-            Input::Watched(Api::Local, event) => self.watched(event),
+            Input::Watched(Api::Local, event) => self.watched(event, now),
             Input::Wall(wall) => self.wall = wall,
             Input::Stop => self.stopped = true,
             Input::Watched(Api::Broker, _)
@@ -165,10 +173,15 @@ impl Machine for Dns {
     }
 
     fn poll_timeout(&self) -> Option<(Instant, DnsWake)> {
-        None
+        self.index.poll_timeout().map(|at| (at, DnsWake::Absence)).filter(|_| !self.stopped)
     }
 
-    fn handle_timeout(&mut self, _now: Instant) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        if !self.stopped {
+            let gone = self.index.believe(now, |_, _, _| true);
+            self.refresh(&gone);
+        }
+    }
 }
 
 impl Role for Dns {

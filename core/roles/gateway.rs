@@ -16,9 +16,10 @@ use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
+    Api, ApiError, CableKey, Candidates, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
 };
-use crate::sync::{ABSENCE, Index, Writer};
+use crate::sync::{Index, Writer};
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -59,8 +60,6 @@ pub struct Gateway {
     keys: Vec<CableKey>,
     index: Index,
     writer: Writer,
-    /// Copies whose original the broker does not show.
-    absences: Lasting<Key>,
     /// Clusters to which no path lives.
     losses: Lasting<ClusterId>,
     election: Election,
@@ -81,7 +80,7 @@ pub enum GatewayWake {
     Paths,
     /// A write may be tried again.
     Writer,
-    /// What the broker does not show any more may be gone for good.
+    /// What an API does not show any more may be gone for good.
     Absence,
     /// A cluster may be lost for good.
     Loss,
@@ -103,7 +102,6 @@ impl Gateway {
             keys: config.keys,
             index: Index::default(),
             writer: Writer::new(seed),
-            absences: Lasting::new(ABSENCE),
             losses: Lasting::new(LOSS),
             election,
             node: NodeSide::new(config.node),
@@ -114,8 +112,10 @@ impl Gateway {
         }
     }
 
-    fn watched(&mut self, touched: &[Key], now: Instant) {
+    fn watched(&mut self, api: Api, touched: &[Key], now: Instant) {
         let any = |kinds: &[Kind]| touched.iter().any(|key| kinds.contains(&key.kind));
+        self.presume_originals(api, touched, now);
+        self.hear_out(api, touched, now);
         self.see_epochs(now);
         if any(&[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
             self.exported = exported(&self.index);
@@ -123,12 +123,42 @@ impl Gateway {
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
         }
-        self.network();
+        self.refresh(now);
+    }
+
+    /// Decides anew all that follows from what is known.
+    fn refresh(&mut self, now: Instant) {
+        if self.node.believe_absences(&mut self.index, now) {
+            self.node.membership(&self.index, now);
+        }
+        self.network(now);
         self.reconcile(now);
     }
 
-    fn network(&mut self) {
-        self.node.network(&self.index, Some((self.address, &self.keys)), &self.exported);
+    fn network(&mut self, now: Instant) {
+        if self.index.all_synced(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
+            self.node.network(&self.index, Some((self.address, &self.keys)), &self.exported, now);
+        }
+    }
+
+    /// A copy was made of something: that this process has not seen it at the broker does not mean that it is not there.
+    fn presume_originals(&mut self, api: Api, touched: &[Key], now: Instant) {
+        for key in touched.iter().filter(|key| api == Api::Local && COPIED.contains(&key.kind)) {
+            let Some((copy, _)) = self.index.shown(api, key) else { continue };
+            if copy.announced().is_some_and(|(cluster, _)| *cluster != self.node.config().cluster) {
+                let copy = copy.clone();
+                self.index.presume(Api::Broker, &copy, now);
+            }
+        }
+    }
+
+    /// A cluster that speaks at the broker again may bring its other records back: their absence counts from now.
+    fn hear_out(&mut self, api: Api, touched: &[Key], now: Instant) {
+        for record in touched.iter().filter(|key| (api, key.kind) == (Api::Broker, Kind::Cluster)) {
+            self.index.renew(now, |of, object| {
+                of == api && object.announced().is_some_and(|(cluster, _)| *cluster.as_str() == *record.name)
+            });
+        }
     }
 
     /// Feeds the election with what is announced for this cluster, so that a new term is above it.
@@ -188,7 +218,7 @@ impl Gateway {
 
     /// Tells the hellos who announces: the highest epoch on any card, or the own term.
     fn tell_lease(&mut self, now: Instant) {
-        let Some(own) = own_candidates(&self.index, &self.node.config().cluster) else { return };
+        let Some(own) = own_candidates(&self.index, Api::Local, &self.node.config().cluster) else { return };
         let slot_of = |node: &NodeName| own.by_slot.iter().find(|(_, c)| c.node == *node).map(|(slot, _)| *slot);
         let from_cards = cards(&self.index)
             .filter_map(|card| card.active.map(|epoch| (epoch, slot_of(&card.node))))
@@ -198,7 +228,7 @@ impl Gateway {
         if let Some((epoch, holder)) = lease.filter(|_| lease != self.told_lease) {
             self.told_lease = lease;
             if self.node.lease(epoch, holder, now) {
-                self.network();
+                self.network(now);
             }
         }
     }
@@ -208,7 +238,7 @@ impl Gateway {
         self.want_card(now);
         if let Some(epoch) = self.term {
             self.announce(epoch);
-            self.copy_from_broker(now);
+            self.copy_from_broker();
         }
         self.pump_writer();
     }
@@ -223,14 +253,19 @@ impl Gateway {
         if !self.index.synced(Api::Local, Kind::Gateway) {
             return;
         }
-        let card = Object::Gateway(Card {
+        let card = Object::Gateway(Card { reach: self.reach(now), ..self.card() });
+        self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
+    }
+
+    /// The own card, but for what is reached.
+    fn card(&self) -> Card {
+        Card {
             node: self.node.config().node.clone(),
             address: self.address,
             keys: self.keys.clone(),
             active: self.term,
-            reach: self.reach(now),
-        });
-        self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
+            reach: BTreeMap::new(),
+        }
     }
 
     /// What is reached; a loss counts once it has lasted.
@@ -255,10 +290,7 @@ impl Gateway {
             return;
         }
         let config = self.node.config().clone();
-        let gateways: BTreeSet<_> = nodes(&self.index).into_values().filter(|n| n.gateway).map(|n| &n.name).collect();
-        let cards: Vec<&Card> = cards(&self.index).filter(|card| gateways.contains(&card.node)).collect();
-        let before = own_candidates(&self.index, &config.cluster);
-        let candidates = assign_slots(&config, epoch, before, &cards);
+        let candidates = assign_slots(&config, epoch, self.candidates_before(), &self.gateways());
         let endpoint = endpoint(&config, epoch, self.address);
         let cluster = ClusterRecord {
             cluster: config.cluster.clone(),
@@ -279,6 +311,26 @@ impl Gateway {
         }
     }
 
+    /// The cluster's candidates as they were announced last, here or, if the own API has lost that, at the broker.
+    fn candidates_before(&self) -> Option<&Candidates> {
+        let own = &self.node.config().cluster;
+        let known = |api| own_candidates(&self.index, api, own);
+        known(Api::Broker).into_iter().chain(known(Api::Local)).max_by_key(|candidates| candidates.epoch)
+    }
+
+    /// The nodes that may be gateways, with their cards: the own one with its own, others perhaps without.
+    fn gateways(&self) -> BTreeMap<&NodeName, Option<Cow<'_, Card>>> {
+        let nodes = nodes(&self.index).into_values().filter(|node| node.gateway).map(|node| (&node.name, None));
+        let mut gateways: BTreeMap<_, _> = nodes.collect();
+        for card in cards(&self.index) {
+            if let Some(known) = gateways.get_mut(&card.node) {
+                *known = Some(Cow::Borrowed(card));
+            }
+        }
+        gateways.insert(&self.node.config().node, Some(Cow::Owned(self.card())));
+        gateways
+    }
+
     /// Writes an announcement unless a newer epoch's stands there.
     fn want_announced(&mut self, api: Api, object: &Object, epoch: Epoch) {
         let key = object.key();
@@ -290,7 +342,7 @@ impl Gateway {
 
     /// Removes this cluster's other Endpoints, once the own one is seen (R31, B04).
     fn remove_former_endpoints(&mut self, api: Api, own: &Key, epoch: Epoch) {
-        if self.index.get(api, own).is_none() {
+        if self.index.shown(api, own).is_none() {
             return;
         }
         let cluster = &self.node.config().cluster;
@@ -306,49 +358,39 @@ impl Gateway {
         }
     }
 
-    /// Makes the cluster's copies of the other clusters' records equal to the broker's (R32, F1: never to an older
-    /// epoch's; F3: nothing goes before the broker's listing is complete, nor before its absence has lasted).
-    fn copy_from_broker(&mut self, now: Instant) {
-        let own = self.node.config().cluster.clone();
+    /// Makes the cluster's copies of the other clusters' records equal to the broker's (R32): never to an older epoch's
+    /// (F1), and nothing goes that is believed to be at the broker (F3). An own API that lost its data gets back what is
+    /// known here.
+    fn copy_from_broker(&mut self) {
         for kind in COPIED {
             if !self.index.synced(Api::Broker, kind) || !self.index.synced(Api::Local, kind) {
                 continue;
             }
-            let foreign = |api| {
-                self.index
-                    .objects(api, kind)
-                    .filter(|(_, object)| object.announced().is_some_and(|(cluster, _)| *cluster != own))
-                    .map(|(key, object)| (key.clone(), object.clone()))
-                    .collect::<BTreeMap<Key, Object>>()
+            let (at_broker, here) = (self.foreign(Api::Broker, kind), self.foreign(Api::Local, kind));
+            let latest = |cluster: &ClusterId| {
+                at_broker.values().filter_map(Object::announced).filter(|(of, _)| *of == cluster).map(|(_, e)| e).max()
             };
-            let (at_broker, here) = (foreign(Api::Broker), foreign(Api::Local));
-            for (key, object) in &at_broker {
-                self.absences.clear(key);
-                let epoch = |o: &Object| o.announced().map(|(_, epoch)| epoch);
-                let older = here.get(key).is_some_and(|copy| epoch(copy) > epoch(object));
-                if !older {
-                    self.writer.want(Api::Local, key, Some(object), &self.index);
-                }
+            // A cluster has one Endpoint, but a late clean-up may leave the former one beside it for a while.
+            let outdated = |object: &Object| {
+                object.announced().is_some_and(|(of, epoch)| kind == Kind::Endpoint && Some(epoch) < latest(of))
+            };
+            for (key, object) in at_broker.iter().filter(|(_, object)| !outdated(object)) {
+                let epoch = |object: &Object| object.announced().map(|(_, epoch)| epoch);
+                let newest = here.get(key).filter(|copy| epoch(copy) > epoch(object)).unwrap_or(object);
+                self.writer.want(Api::Local, key, Some(newest), &self.index);
             }
-            for (key, object) in here.iter().filter(|(key, _)| !at_broker.contains_key(key)) {
-                self.absences.note(key, now);
-                if self.absences.lasted(key) && object.announced().is_some_and(|(cluster, _)| self.is_silent(cluster)) {
-                    self.absences.clear(key);
-                    self.writer.want(Api::Local, key, None, &self.index);
-                }
+            for key in here.keys().filter(|key| at_broker.get(*key).is_none_or(&outdated)) {
+                self.writer.want(Api::Local, key, None, &self.index);
             }
         }
     }
 
-    /// Whether what a cluster does not say at the broker counts: it says other things there, or no path to it lives. A
-    /// broker that lost its data says nothing about clusters that still send hellos.
-    fn is_silent(&self, cluster: &ClusterId) -> bool {
-        let speaks = self
-            .index
-            .objects(Api::Broker, Kind::Cluster)
-            .any(|(_, object)| object.announced().is_some_and(|(of, _)| of == cluster));
-        let lives = self.node.ways().get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive);
-        speaks || !lives
+    /// What other clusters announced.
+    fn foreign(&self, api: Api, kind: Kind) -> BTreeMap<Key, Object> {
+        let own = &self.node.config().cluster;
+        let foreign = |object: &Object| object.announced().is_some_and(|(cluster, _)| cluster != own);
+        let objects = self.index.objects(api, kind).filter(|(_, object)| foreign(object));
+        objects.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
     fn written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
@@ -376,9 +418,9 @@ impl Machine for Gateway {
             Input::Wall(wall) => self.elect(election::Input::Wall(wall), now),
             Input::Watched(api, event) => {
                 let listed = matches!(event, crate::model::WatchEvent::Synced(_));
-                let touched = self.index.watched(api, event);
+                let touched = self.index.watched(api, event, now);
                 if listed || !touched.is_empty() {
-                    self.watched(&touched, now);
+                    self.watched(api, &touched, now);
                 }
                 self.tell_lease(now);
             }
@@ -391,8 +433,7 @@ impl Machine for Gateway {
             Input::Written(id, result) => self.written(id, result, now),
             Input::Hello { via, from, bytes } => {
                 if self.node.hello(via, from, bytes, now) {
-                    self.network();
-                    self.reconcile(now);
+                    self.refresh(now);
                 }
                 self.see_heard(now);
             }
@@ -410,7 +451,7 @@ impl Machine for Gateway {
         let election = self.election.poll_timeout().map(|(at, _)| (at, GatewayWake::Election));
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
-        let absence = self.absences.poll_timeout().map(|at| (at, GatewayWake::Absence));
+        let absence = self.index.poll_timeout().map(|at| (at, GatewayWake::Absence));
         let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
         [election, paths, writer, absence, loss].into_iter().flatten().min()
     }
@@ -418,14 +459,13 @@ impl Machine for Gateway {
     fn handle_timeout(&mut self, now: Instant) {
         self.election.handle_timeout(now);
         self.pump_election(now);
-        if self.node.handle_timeout(now) {
-            self.network();
-            self.reconcile(now);
-        }
+        let moved = self.node.handle_timeout(now);
+        let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
         let again = !self.writer.due(now).is_empty();
-        let gone = !self.absences.due(now).is_empty();
         let lost = !self.losses.due(now).is_empty();
-        if again || gone || lost {
+        if moved || absent {
+            self.refresh(now);
+        } else if again || lost {
             self.reconcile(now);
         }
     }

@@ -83,6 +83,8 @@ pub struct Known<'a> {
     pub ways: &'a BTreeMap<ClusterId, Way>,
     /// Exported services, on a candidate.
     pub exported: &'a Backends,
+    /// The daemon has just started: where no path is known yet, its former self may have left one.
+    pub adopting: bool,
 }
 
 /// The cable device for remote candidates of this rank.
@@ -100,7 +102,7 @@ pub fn overlay_link() -> LinkName {
 /// The network that this node should have.
 #[must_use]
 pub fn node_network(known: &Known<'_>) -> Wanted {
-    let mut build = Build { known, wanted: Wanted::default() };
+    let mut build = Build { known, wanted: Wanted { adopting: known.adopting, ..Wanted::default() } };
     build.overlay();
     if let Some(candidate) = &known.candidate {
         build.cables(candidate);
@@ -312,7 +314,11 @@ impl Build<'_> {
     }
 
     fn route_from_overlay(&mut self, cluster: &ClusterId, range: Cidr) {
-        let rank = self.known.ways.get(cluster).and_then(|way| way.from_overlay);
+        let way = self.known.ways.get(cluster);
+        if self.known.adopting && way.is_none_or(|way| way.choice.is_none()) {
+            self.wanted.undecided.insert(Item::Route(RouteId { table: TABLE_FROM_OVERLAY, to: range }));
+        }
+        let rank = way.and_then(|way| way.from_overlay);
         let link = rank.map(cable_link).filter(|link| self.wanted.network.links.contains_key(link));
         let (kind, because) = match (link, rank) {
             (Some(link), Some(rank)) => (

@@ -13,6 +13,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 /// Who and where a daemon on a node is.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +34,27 @@ pub struct NodeConfig {
     pub boot: Instant,
 }
 
+/// How long a daemon that has just started takes nothing away: by then it has heard of every path that lives, as paths are
+/// claimed anew within 0.7 s.
+const ADOPT: Duration = Duration::from_secs(1);
+
+/// How far a daemon has come that has just started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Start {
+    /// The views are not complete: it touches nothing.
+    Listing,
+    /// It has not heard of all paths: it takes nothing away.
+    Adopting { until: Instant },
+    /// It knows what there is to know.
+    Done,
+}
+
+impl Start {
+    fn deadline(self) -> Option<Instant> {
+        if let Self::Adopting { until } = self { Some(until) } else { None }
+    }
+}
+
 /// See the module docs.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct NodeSide {
@@ -42,6 +64,7 @@ pub(super) struct NodeSide {
     neighbours: BTreeMap<Neighbour, Option<(Via, IpAddr)>>,
     senders: BTreeMap<(Via, IpAddr), Neighbour>,
     ways: Arc<BTreeMap<ClusterId, Way>>,
+    start: Start,
     wanted: Option<Arc<Wanted>>,
     outbox: VecDeque<Output>,
     /// The highest epoch heard in hellos, until it is taken.
@@ -56,6 +79,7 @@ impl NodeSide {
             neighbours: BTreeMap::new(),
             senders: BTreeMap::new(),
             ways: Arc::default(),
+            start: Start::Listing,
             wanted: None,
             outbox: VecDeque::new(),
             heard_epoch: None,
@@ -87,7 +111,8 @@ impl NodeSide {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.paths.as_ref().and_then(|(_, paths)| paths.poll_timeout()).map(|(at, _)| at)
+        let paths = self.paths.as_ref().and_then(|(_, paths)| paths.poll_timeout()).map(|(at, _)| at);
+        paths.into_iter().chain(self.start.deadline()).min()
     }
 
     /// Takes a hello. True if the paths changed.
@@ -107,7 +132,11 @@ impl NodeSide {
         if let Some((_, paths)) = &mut self.paths {
             paths.handle_timeout(now);
         }
-        self.pump()
+        let started = self.start.deadline().is_some_and(|until| until <= now);
+        if started {
+            self.start = Start::Done;
+        }
+        self.pump() | started
     }
 
     fn feed(&mut self, input: paths::Input, now: Instant) -> bool {
@@ -158,7 +187,7 @@ impl NodeSide {
 
     /// Takes what the API shows: who the neighbours are.
     pub(super) fn membership(&mut self, index: &Index, now: Instant) {
-        let Some(own) = own_candidates(index, &self.config.cluster) else { return };
+        let Some(own) = own_candidates(index, Api::Local, &self.config.cluster) else { return };
         let slot = own.by_slot.iter().find(|(_, candidate)| candidate.node == self.config.node).map(|(slot, _)| *slot);
         let me = slot.map_or(Me::Worker, Me::Candidate);
         let neighbours = self.find_neighbours(index, own, me);
@@ -204,11 +233,22 @@ impl NodeSide {
         found
     }
 
-    /// Computes the network anew and gives it out if it differs.
-    pub(super) fn network(&mut self, index: &Index, candidate: Option<(IpAddr, &[CableKey])>, exported: &Backends) {
+    /// Computes the network anew and gives it out if it differs: nothing before the views are complete, and one that
+    /// takes nothing away while paths may have yet to be heard of.
+    pub(super) fn network(
+        &mut self,
+        index: &Index,
+        candidate: Option<(IpAddr, &[CableKey])>,
+        exported: &Backends,
+        now: Instant,
+    ) {
+        if !index.all_synced(Api::Local, &[Kind::Node, Kind::Cluster, Kind::Candidates]) {
+            return;
+        }
+        self.go_on_with_the_start(index, now);
         let config = &self.config;
         let nodes = nodes(index);
-        let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, &config.cluster)) else { return };
+        let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, Api::Local, &config.cluster)) else { return };
         let remote: BTreeMap<_, _> = remote_candidates(index, &config.cluster).collect();
         let remote_clusters: BTreeMap<_, _> = remote_clusters(index, &config.cluster).collect();
         let known = Known {
@@ -224,6 +264,7 @@ impl NodeSide {
             remote_clusters: &remote_clusters,
             ways: &self.ways,
             exported,
+            adopting: self.start != Start::Done,
         };
         let wanted = node_network(&known);
         if self.wanted.as_deref() != Some(&wanted) {
@@ -231,6 +272,36 @@ impl NodeSide {
             self.wanted = Some(wanted.clone());
             self.outbox.push_back(Output::Network(wanted));
         }
+    }
+
+    fn go_on_with_the_start(&mut self, index: &Index, now: Instant) {
+        if self.start == Start::Listing {
+            self.start = Start::Adopting { until: now + ADOPT };
+        }
+        let known = |cluster: &ClusterId| self.ways.get(cluster).is_some_and(|way| way.choice.is_some());
+        let mut clusters = remote_candidates(index, &self.config.cluster).map(|(cluster, _)| cluster).peekable();
+        // An API that shows no other cluster may have lost its data: that is what the deadline is for.
+        if clusters.peek().is_some() && clusters.all(|cluster| known(&cluster)) {
+            self.start = Start::Done;
+        }
+    }
+
+    /// Believes absences that have lasted. What the own API has of clusters that are reached, and of the own one, it must
+    /// have lost: they would take it back. What a broker does not have of a cluster that says other things there is
+    /// gone; of one that says nothing it is gone if no path to it lives either. True if something went.
+    pub(super) fn believe_absences(&self, index: &mut Index, now: Instant) -> bool {
+        let own = &self.config.cluster;
+        let gone = index.believe(now, |index, api, object| match (api, object.announced()) {
+            (Api::Local, Some((cluster, _))) => cluster != own && !self.lives(cluster),
+            (Api::Broker, Some((cluster, _))) => cluster == own || index.speaks(api, cluster) || !self.lives(cluster),
+            (_, None) => true,
+        });
+        !gone.is_empty()
+    }
+
+    /// Whether there is a live path to `cluster`.
+    fn lives(&self, cluster: &ClusterId) -> bool {
+        self.ways.get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive)
     }
 
     /// Says the last wanted network again, after it could not be applied.
@@ -250,22 +321,22 @@ pub(super) fn nodes(index: &Index) -> BTreeMap<NodeName, &Node> {
         .collect()
 }
 
-fn candidates(index: &Index) -> impl Iterator<Item = &Candidates> {
+fn candidates(index: &Index, api: Api) -> impl Iterator<Item = &Candidates> {
     index
-        .objects(Api::Local, Kind::Candidates)
+        .objects(api, Kind::Candidates)
         .filter_map(|(_, object)| if let Object::Candidates(candidates) = object { Some(candidates) } else { None })
 }
 
 /// The own cluster's candidates, as announced.
-pub(super) fn own_candidates<'a>(index: &'a Index, cluster: &ClusterId) -> Option<&'a Candidates> {
-    candidates(index).find(|candidates| candidates.cluster == *cluster)
+pub(super) fn own_candidates<'a>(index: &'a Index, api: Api, cluster: &ClusterId) -> Option<&'a Candidates> {
+    candidates(index, api).find(|candidates| candidates.cluster == *cluster)
 }
 
 fn remote_candidates<'a>(
     index: &'a Index,
     own: &'a ClusterId,
 ) -> impl Iterator<Item = (ClusterId, &'a Candidates)> + 'a {
-    candidates(index).filter(move |c| c.cluster != *own).map(|c| (c.cluster.clone(), c))
+    candidates(index, Api::Local).filter(move |c| c.cluster != *own).map(|c| (c.cluster.clone(), c))
 }
 
 fn remote_clusters<'a>(

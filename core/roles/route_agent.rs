@@ -4,7 +4,7 @@
 use super::node_side::{NodeConfig, NodeSide};
 use super::{Input, Output, Role};
 use crate::base::{Instant, Machine};
-use crate::model::{Api, Kind};
+use crate::model::{Api, Kind, WatchEvent};
 use crate::sync::Index;
 
 /// The machine of `tombolo route-agent`.
@@ -21,16 +21,21 @@ impl RouteAgent {
         Self { index: Index::default(), node: NodeSide::new(config) }
     }
 
-    fn refresh(&mut self) {
-        self.node.network(&self.index, None, &Default::default());
+    fn refresh(&mut self, now: Instant) {
+        if self.node.believe_absences(&mut self.index, now) {
+            self.node.membership(&self.index, now);
+        }
+        self.node.network(&self.index, None, &Default::default(), now);
     }
 }
 
 /// Why the route agent wakes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RouteAgentWake {
     /// A hello is due, or a neighbour has been silent.
     Paths,
+    /// What the API does not show any more may be gone for good.
+    Absence,
 }
 
 impl Machine for RouteAgent {
@@ -41,14 +46,16 @@ impl Machine for RouteAgent {
     fn handle(&mut self, input: Input, now: Instant) {
         match input {
             Input::Watched(api, event) => {
-                if !self.index.watched(api, event).is_empty() {
+                let listed = matches!(event, WatchEvent::Synced(_));
+                let touched = self.index.watched(api, event, now);
+                if listed || !touched.is_empty() {
                     self.node.membership(&self.index, now);
-                    self.refresh();
+                    self.refresh(now);
                 }
             }
             Input::Hello { via, from, bytes } => {
                 if self.node.hello(via, from, bytes, now) {
-                    self.refresh();
+                    self.refresh(now);
                 }
             }
             Input::Applied(Err(because)) => self.node.apply_failed(&because),
@@ -61,12 +68,15 @@ impl Machine for RouteAgent {
     }
 
     fn poll_timeout(&self) -> Option<(Instant, RouteAgentWake)> {
-        self.node.poll_timeout().map(|at| (at, RouteAgentWake::Paths))
+        let paths = self.node.poll_timeout().map(|at| (at, RouteAgentWake::Paths));
+        let absence = self.index.poll_timeout().map(|at| (at, RouteAgentWake::Absence));
+        [paths, absence].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.node.handle_timeout(now) {
-            self.refresh();
+        let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
+        if self.node.handle_timeout(now) || absent {
+            self.refresh(now);
         }
     }
 }

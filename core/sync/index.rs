@@ -1,5 +1,7 @@
-//! What the watches have shown.
+//! What the watches have shown, and what is believed of it.
 
+use super::ABSENCE;
+use crate::base::{ClusterId, Instant, Lasting};
 use crate::model::{Api, Key, Kind, Object, Version, WatchEvent};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -7,23 +9,31 @@ use alloc::vec::Vec;
 /// The objects of one kind in one API, as far as they are known.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct View {
-    objects: BTreeMap<Key, (Object, Version)>,
+    /// What is believed to be there; without a version, the API does not show it.
+    objects: BTreeMap<Key, (Object, Option<Version>)>,
     /// Keys that the running listing has shown; `None` between listings.
     marked: Option<BTreeSet<Key>>,
     synced: bool,
-    /// What a listing did not show any more, without a deletion seen.
-    missing: BTreeMap<Key, Object>,
 }
 
 /// The view of all watched kinds.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Index {
     views: BTreeMap<(Api, Kind), View>,
+    /// How long the API has not shown what is believed to be there.
+    absences: Lasting<(Api, Key)>,
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE) }
+    }
+}
+
+/// What arrives.
 impl Index {
-    /// Takes one step of a watch and gives the keys whose objects changed, came or went.
-    pub fn watched(&mut self, api: Api, event: WatchEvent) -> Vec<Key> {
+    /// Takes one step of a watch and gives the keys whose objects changed, came, went, or are not shown any more.
+    pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
         match event {
             WatchEvent::Began(kind) => {
                 self.view_mut(api, kind).marked = Some(BTreeSet::new());
@@ -31,67 +41,92 @@ impl Index {
             }
             WatchEvent::Applied(object, version) => {
                 let key = object.key();
+                self.absences.clear(&(api, key.clone()));
                 let view = self.view_mut(api, key.kind);
                 if let Some(marked) = &mut view.marked {
                     marked.insert(key.clone());
                 }
-                view.missing.remove(&key);
-                let old = view.objects.insert(key.clone(), (object, version));
-                let new = view.objects.get(&key);
-                if old.as_ref() == new { Vec::new() } else { alloc::vec![key] }
+                let new = (object, Some(version));
+                if view.objects.get(&key) == Some(&new) {
+                    return Vec::new();
+                }
+                view.objects.insert(key.clone(), new);
+                alloc::vec![key]
             }
             WatchEvent::Deleted(key) => {
+                self.absences.clear(&(api, key.clone()));
                 let view = self.view_mut(api, key.kind);
                 if let Some(marked) = &mut view.marked {
                     marked.remove(&key);
                 }
-                let known = view.objects.remove(&key).is_some() | view.missing.remove(&key).is_some();
-                if known { Vec::from([key]) } else { Vec::new() }
+                if view.objects.remove(&key).is_some() { Vec::from([key]) } else { Vec::new() }
             }
-            WatchEvent::Synced(kind) => self.view_mut(api, kind).sweep(),
+            WatchEvent::Synced(kind) => self.sweep(api, kind, now),
         }
     }
 
+    /// What the cluster itself owns is as its listing says. What Tombolo's daemons write may come back, and is missing.
+    fn sweep(&mut self, api: Api, kind: Kind, now: Instant) -> Vec<Key> {
+        let view = self.view_mut(api, kind);
+        view.synced = true;
+        let Some(marked) = view.marked.take() else { return Vec::new() };
+        let unmarked: Vec<Key> = view.objects.keys().filter(|key| !marked.contains(key)).cloned().collect();
+        if kind.is_the_clusters_own() {
+            view.objects.retain(|key, _| marked.contains(key));
+            return unmarked;
+        }
+        let mut changed = Vec::new();
+        for key in unmarked {
+            let entry = self.view_mut(api, kind).objects.get_mut(&key);
+            if entry.is_some_and(|(_, version)| version.take().is_some()) {
+                changed.push(key.clone());
+            }
+            self.absences.note(&(api, key), now);
+        }
+        changed
+    }
+}
+
+/// What is believed to be there.
+impl Index {
     /// Whether at least one listing of `kind` was complete.
     #[must_use]
     pub fn synced(&self, api: Api, kind: Kind) -> bool {
         self.views.get(&(api, kind)).is_some_and(|view| view.synced)
     }
 
-    /// All known objects of a kind, in order of their keys.
+    /// Whether that is so for all `kinds`.
+    #[must_use]
+    pub fn all_synced(&self, api: Api, kinds: &[Kind]) -> bool {
+        kinds.iter().all(|kind| self.synced(api, *kind))
+    }
+
+    /// All objects of a kind that are believed to be there, in order of their keys.
     pub fn objects(&self, api: Api, kind: Kind) -> impl Iterator<Item = (&Key, &Object)> {
         self.views.get(&(api, kind)).into_iter().flat_map(|view| view.objects.iter()).map(|(key, (o, _))| (key, o))
     }
 
-    /// One object.
+    /// One object that is believed to be there.
     #[must_use]
     pub fn get(&self, api: Api, key: &Key) -> Option<&Object> {
         self.entry(api, key).map(|(object, _)| object)
     }
 
-    /// An object that a complete listing did not show any more, as it was last. Not one whose deletion was seen.
+    /// One object and its version, if the API shows it.
     #[must_use]
-    pub fn missing(&self, api: Api, key: &Key) -> Option<&Object> {
-        self.views.get(&(api, key.kind))?.missing.get(key)
+    pub fn shown(&self, api: Api, key: &Key) -> Option<(&Object, &Version)> {
+        let (object, version) = self.entry(api, key)?;
+        version.as_ref().map(|version| (object, version))
     }
 
-    /// All missing objects of a kind.
-    pub fn all_missing(&self, api: Api, kind: Kind) -> impl Iterator<Item = (&Key, &Object)> {
-        self.views.get(&(api, kind)).into_iter().flat_map(|view| view.missing.iter())
-    }
-
-    /// Believes that a missing object is gone.
-    pub fn forget(&mut self, api: Api, key: &Key) {
-        self.view_mut(api, key.kind).missing.remove(key);
-    }
-
-    /// The version in which an object was seen last.
+    /// Whether `cluster` speaks at the API: its Cluster record is shown.
     #[must_use]
-    pub fn version(&self, api: Api, key: &Key) -> Option<&Version> {
-        self.entry(api, key).map(|(_, version)| version)
+    pub fn speaks(&self, api: Api, cluster: &ClusterId) -> bool {
+        let key = Key { kind: Kind::Cluster, namespace: "".into(), name: cluster.as_str().into() };
+        self.shown(api, &key).is_some()
     }
 
-    fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Version)> {
+    fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Option<Version>)> {
         self.views.get(&(api, key.kind))?.objects.get(key)
     }
 
@@ -100,26 +135,63 @@ impl Index {
     }
 }
 
-impl View {
-    fn sweep(&mut self) -> Vec<Key> {
-        self.synced = true;
-        let Some(marked) = self.marked.take() else { return Vec::new() };
-        let gone: Vec<Key> = self.objects.keys().filter(|key| !marked.contains(key)).cloned().collect();
-        for key in &gone {
-            if let Some((object, _)) = self.objects.remove(key) {
-                self.missing.insert(key.clone(), object);
+/// How long it is believed without being shown.
+impl Index {
+    /// Believes that `object` is there, on other evidence than that the API has shown it; a complete listing that lacks
+    /// it makes it missing. Nothing changes if something is believed of its key. True if something did.
+    pub fn presume(&mut self, api: Api, object: &Object, now: Instant) -> bool {
+        let key = object.key();
+        let view = self.view_mut(api, key.kind);
+        if view.objects.contains_key(&key) {
+            return false;
+        }
+        view.objects.insert(key.clone(), (object.clone(), None));
+        if view.synced {
+            self.absences.note(&(api, key), now);
+        }
+        true
+    }
+
+    /// When an absence will have lasted.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.absences.poll_timeout()
+    }
+
+    /// Believes those absences that have lasted and that `may_go` agrees to, and gives the keys; the others are asked
+    /// about again at the next call.
+    pub fn believe(&mut self, now: Instant, may_go: impl Fn(&Self, Api, &Object) -> bool) -> Vec<Key> {
+        self.absences.due(now);
+        let lasting = self.absences.all_lasted();
+        let may_go = |(api, key): &&(Api, Key)| self.get(*api, key).is_none_or(|object| may_go(self, *api, object));
+        let gone: Vec<(Api, Key)> = lasting.filter(may_go).cloned().collect();
+        for (api, key) in &gone {
+            self.absences.clear(&(*api, key.clone()));
+            self.view_mut(*api, key.kind).objects.remove(key);
+        }
+        gone.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Counts the absences of some objects anew: there is a reason why they may come back now.
+    pub fn renew(&mut self, now: Instant, which: impl Fn(Api, &Object) -> bool) {
+        let missing: Vec<(Api, Key)> = self.absences.all().cloned().collect();
+        for (api, key) in missing {
+            if self.get(api, &key).is_some_and(|object| which(api, object)) {
+                self.absences.renew(&(api, key), now);
             }
         }
-        gone
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{ClusterId, Epoch};
-    use crate::model::ClusterRecord;
+    use crate::base::{Epoch, Label, Wall};
+    use crate::model::{ClusterRecord, ServiceExport, ServiceKey};
     use alloc::vec;
+    use core::time::Duration;
+
+    const LATER: Duration = Duration::from_secs(60);
 
     fn record(cluster: &str, epoch: u64) -> Object {
         Object::Cluster(ClusterRecord {
@@ -130,65 +202,135 @@ mod tests {
         })
     }
 
+    fn key(cluster: &str) -> Key {
+        record(cluster, 0).key()
+    }
+
     fn applied(cluster: &str, epoch: u64) -> WatchEvent {
         WatchEvent::Applied(record(cluster, epoch), Version(alloc::format!("{epoch}").as_str().into()))
     }
 
+    fn at(time: Duration) -> Instant {
+        Instant::from_origin(time)
+    }
+
+    fn watched(index: &mut Index, event: WatchEvent) -> Vec<Key> {
+        index.watched(Api::Broker, event, Instant::ZERO)
+    }
+
+    fn list(index: &mut Index, clusters: &[&str]) -> Vec<Key> {
+        watched(index, WatchEvent::Began(Kind::Cluster));
+        for cluster in clusters {
+            watched(index, applied(cluster, 1));
+        }
+        watched(index, WatchEvent::Synced(Kind::Cluster))
+    }
+
     fn listed(clusters: &[&str]) -> Index {
         let mut index = Index::default();
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        for cluster in clusters {
-            index.watched(Api::Broker, applied(cluster, 1));
-        }
-        index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster));
+        list(&mut index, clusters);
         index
     }
 
+    fn known(index: &Index) -> Vec<&str> {
+        index.objects(Api::Broker, Kind::Cluster).map(|(key, _)| &*key.name).collect()
+    }
+
     #[test]
-    fn what_vanished_during_an_outage_is_swept_by_the_next_complete_listing_b48() {
+    fn what_vanished_during_an_outage_is_gone_once_its_absence_has_lasted_b48() {
         let mut index = listed(&["a", "b"]);
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        index.watched(Api::Broker, applied("a", 1));
-        assert!(index.get(Api::Broker, &record("b", 1).key()).is_some(), "a view stays readable while listed anew");
-        let gone = index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster));
-        assert_eq!(gone, vec![record("b", 1).key()]);
-        assert!(index.get(Api::Broker, &record("a", 1).key()).is_some());
+        assert_eq!(list(&mut index, &["a"]), vec![key("b")]);
+        assert_eq!(index.shown(Api::Broker, &key("b")), None);
+        assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)));
+        assert_eq!(index.poll_timeout(), Some(at(ABSENCE)));
+        assert!(index.believe(at(ABSENCE / 2), |_, _, _| true).is_empty());
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("b")]);
+        assert_eq!(known(&index), ["a"]);
+        assert_eq!(index.poll_timeout(), None);
+    }
+
+    #[test]
+    fn an_absence_lasts_on_until_it_may_be_believed() {
+        let mut index = listed(&["a"]);
+        list(&mut index, &[]);
+        assert!(index.believe(at(LATER), |_, _, _| false).is_empty());
+        assert_eq!(index.poll_timeout(), None, "nothing more comes of waiting");
+        assert_eq!(known(&index), ["a"]);
+        assert_eq!(index.believe(at(LATER), |_, _, object| *object == record("a", 1)), vec![key("a")]);
+    }
+
+    #[test]
+    fn another_listing_without_it_does_not_count_its_absence_anew() {
+        let mut index = listed(&["a"]);
+        list(&mut index, &[]);
+        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster), at(ABSENCE / 2));
+        let again = index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster), at(ABSENCE / 2));
+        assert_eq!(again, vec![], "that is no news");
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("a")]);
+    }
+
+    #[test]
+    fn what_is_shown_again_or_deleted_is_not_missing() {
+        let mut index = listed(&["a", "b"]);
+        list(&mut index, &[]);
+        assert_eq!(watched(&mut index, applied("a", 1)), vec![key("a")]);
+        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("b"))), vec![key("b")]);
+        assert_eq!(index.poll_timeout(), None);
+        assert_eq!(known(&index), ["a"]);
+        assert!(index.believe(at(LATER), |_, _, _| true).is_empty());
+    }
+
+    #[test]
+    fn an_absence_that_is_renewed_has_to_last_from_then_on() {
+        let mut index = listed(&["a", "b"]);
+        list(&mut index, &[]);
+        index.believe(at(ABSENCE), |_, _, _| false);
+        index.renew(at(ABSENCE), |_, object| *object == record("a", 1));
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("b")]);
+        assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![key("a")]);
+    }
+
+    #[test]
+    fn what_is_presumed_is_missing_from_the_first_complete_listing_on() {
+        let mut index = Index::default();
+        assert!(index.presume(Api::Broker, &record("a", 7), Instant::ZERO));
+        assert!(index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
+        assert_eq!(index.poll_timeout(), None, "before, its absence says nothing");
+        list(&mut index, &["b"]);
+        assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)), "what is shown counts");
+        assert!(!index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("a")]);
+        assert!(index.presume(Api::Broker, &record("a", 7), at(LATER)));
+        assert_eq!(index.poll_timeout(), Some(at(LATER + ABSENCE)));
+    }
+
+    #[test]
+    fn what_the_cluster_owns_is_as_the_listing_says() {
+        let service = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
+        let export = Object::ServiceExport(ServiceExport { key: service, created: Wall::default() });
+        let mut index = Index::default();
+        watched(&mut index, WatchEvent::Applied(export.clone(), Version("1".into())));
+        watched(&mut index, WatchEvent::Began(Kind::ServiceExport));
+        assert!(index.get(Api::Broker, &export.key()).is_some(), "a view stays readable while listed anew");
+        assert_eq!(watched(&mut index, WatchEvent::Synced(Kind::ServiceExport)), vec![export.key()]);
+        assert_eq!(index.get(Api::Broker, &export.key()), None);
     }
 
     #[test]
     fn a_listing_that_breaks_off_sweeps_nothing() {
         let mut index = listed(&["a", "b"]);
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        index.watched(Api::Broker, applied("a", 1));
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        index.watched(Api::Broker, applied("b", 1));
-        index.watched(Api::Broker, applied("a", 1));
-        assert_eq!(index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster)), vec![]);
-        assert_eq!(index.objects(Api::Broker, Kind::Cluster).count(), 2);
-    }
-
-    #[test]
-    fn what_a_listing_did_not_show_is_missing_until_it_is_shown_deleted_or_forgotten() {
-        let (a, b) = (record("a", 1).key(), record("b", 1).key());
-        let mut index = listed(&["a", "b", "c"]);
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster));
-        assert_eq!(index.all_missing(Api::Broker, Kind::Cluster).count(), 3);
-        index.watched(Api::Broker, applied("a", 2));
-        assert_eq!(index.missing(Api::Broker, &a), None);
-        assert_eq!(index.watched(Api::Broker, WatchEvent::Deleted(b.clone())), vec![b]);
-        index.forget(Api::Broker, &record("c", 1).key());
-        assert_eq!(index.all_missing(Api::Broker, Kind::Cluster).count(), 0);
-        index.watched(Api::Broker, WatchEvent::Deleted(a.clone()));
-        assert_eq!(index.missing(Api::Broker, &a), None, "a deletion that was seen leaves nothing missing");
+        watched(&mut index, WatchEvent::Began(Kind::Cluster));
+        watched(&mut index, applied("a", 1));
+        assert_eq!(list(&mut index, &["b", "a"]), vec![]);
+        assert_eq!(index.poll_timeout(), None);
     }
 
     #[test]
     fn nothing_is_synced_before_the_first_complete_listing() {
         let mut index = Index::default();
         assert!(!index.synced(Api::Broker, Kind::Cluster));
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster));
-        index.watched(Api::Broker, applied("a", 1));
+        watched(&mut index, WatchEvent::Began(Kind::Cluster));
+        watched(&mut index, applied("a", 1));
         assert!(!index.synced(Api::Broker, Kind::Cluster));
         assert!(listed(&[]).synced(Api::Broker, Kind::Cluster));
     }
@@ -196,9 +338,9 @@ mod tests {
     #[test]
     fn only_real_changes_are_reported() {
         let mut index = listed(&["a"]);
-        assert_eq!(index.watched(Api::Broker, applied("a", 1)), vec![]);
-        assert_eq!(index.watched(Api::Broker, applied("a", 2)), vec![record("a", 1).key()]);
-        assert_eq!(index.watched(Api::Broker, WatchEvent::Deleted(record("a", 1).key())).len(), 1);
-        assert_eq!(index.watched(Api::Broker, WatchEvent::Deleted(record("a", 1).key())), vec![]);
+        assert_eq!(watched(&mut index, applied("a", 1)), vec![]);
+        assert_eq!(watched(&mut index, applied("a", 2)), vec![key("a")]);
+        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("a"))), vec![key("a")]);
+        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("a"))), vec![]);
     }
 }

@@ -8,8 +8,9 @@
 //! * [`Index`] is the view: every (re)connection is a listing with mark and sweep for its source, so a lost delete shows
 //!   as absence (F2, B48); a view stays readable while it is listed anew (B68); before the first complete listing it is
 //!   not [`Index::synced`], and nothing may be concluded from an absence (F3).
-//! * What a listing did not show is only *missing* ([`Index::missing`]), and may come back when an API that lost its data is
-//!   filled again: it is believed after [`ABSENCE`]. A deletion that was seen needs no such patience.
+//! * What Tombolo's daemons write and a listing did not show any more is only *missing*: it may come back, when an API that
+//!   lost its data is filled again, so it is believed to be there for [`ABSENCE`], and for longer where the role has other
+//!   evidence ([`Index::believe`]). A deletion that was seen needs no such patience, nor does what the cluster itself owns.
 //! * [`Writer`] is level-triggered: told again and again what a key should be, it writes only when the view differs, one
 //!   write a key at a time, always compare-and-swap on the version seen (F1, F4): news that came in between makes the
 //!   write fail instead of being undone by it.

@@ -62,7 +62,8 @@ impl Writer {
 
     /// Says what `key` should be: this object, or gone. Costs nothing when it is so, or when a write is under way.
     pub fn want(&mut self, api: Api, key: &Key, wanted: Option<&Object>, index: &Index) {
-        let seen = index.version(api, key);
+        let shown = index.shown(api, key);
+        let seen = shown.map(|(_, version)| version);
         let slot = (api, key.clone());
         let mut failures = 0;
         if let Some(pending) = self.pending.get(&slot) {
@@ -74,13 +75,13 @@ impl Writer {
             }
             self.pending.remove(&slot);
         }
-        let write = match (wanted, index.get(api, key), seen) {
-            (Some(wanted), Some(shown), Some(version)) if wanted != shown => {
+        let write = match (wanted, shown) {
+            (Some(wanted), Some((shown, version))) if wanted != shown => {
                 Write::Replace(wanted.clone(), version.clone())
             }
-            (Some(wanted), None, _) => Write::Create(wanted.clone()),
-            (None, Some(_), Some(version)) => Write::Delete(key.clone(), version.clone()),
-            (Some(_), Some(_), _) | (None, _, _) => return,
+            (Some(wanted), None) => Write::Create(wanted.clone()),
+            (None, Some((_, version))) => Write::Delete(key.clone(), version.clone()),
+            (Some(_), Some(_)) | (None, None) => return,
         };
         let request = self.next_request;
         self.next_request += 1;
@@ -163,7 +164,7 @@ mod tests {
     }
 
     fn shows(index: &mut Index, epoch: u64, v: &str) {
-        index.watched(API, WatchEvent::Applied(record(epoch), version(v)));
+        index.watched(API, WatchEvent::Applied(record(epoch), version(v)), Instant::ZERO);
     }
 
     fn at(secs: u64) -> Instant {

@@ -82,7 +82,7 @@ impl Kernel {
     /// Puts `ours` in the place of what our daemon applied before. Flows to backends that are gone are forgotten, as the
     /// hand does after it changed the translations.
     pub fn set_ours(&mut self, ours: Network) {
-        self.whole = union(&self.base, &ours);
+        self.whole = ours.clone().over(&self.base);
         self.ours = ours;
         for flow in self.conntrack.orphans(&self.whole) {
             self.conntrack.delete(&flow);
@@ -172,20 +172,4 @@ fn base_network(layout: &Layout, host: HostId) -> Network {
         route(theirs.pod_range, &uplink, via, place.address);
     }
     network
-}
-
-/// Both together; where both have an item, ours.
-fn union(base: &Network, ours: &Network) -> Network {
-    let mut whole = base.clone();
-    let Network { links, addresses, neighbours, routes, rules, translations, filters, peers, sysctls } = ours.clone();
-    whole.links.extend(links);
-    whole.addresses.extend(addresses);
-    whole.neighbours.extend(neighbours);
-    whole.routes.extend(routes);
-    whole.rules.extend(rules);
-    whole.translations.extend(translations);
-    whole.filters.extend(filters);
-    whole.peers.extend(peers);
-    whole.sysctls.extend(sysctls);
-    whole
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 fn wanted(network: Network) -> Wanted {
     let because = network.entries().map(|entry| (entry.item(), format!("{entry} is tested"))).collect();
-    Wanted { network, because }
+    Wanted { network, because, ..Wanted::default() }
 }
 
 /// What `entry`, which stands in `now`, leans on and does not find there as it should be.
@@ -42,6 +42,24 @@ proptest! {
         let mut now = observed.clone();
         plan(&wanted(desired.clone()), &observed).apply(&mut now);
         prop_assert_eq!(now, desired);
+    }
+
+    #[test]
+    fn adopting_takes_nothing_away_and_leaves_what_is_undecided(
+        desired in network(), observed in network(), undecided: u64
+    ) {
+        let items = desired.entries().map(|entry| entry.item()).enumerate();
+        let undecided = items.filter(|(i, _)| undecided >> (i % 64) & 1 == 1).map(|(_, item)| item).collect();
+        let wanted = Wanted { adopting: true, undecided, ..wanted(desired.clone()) };
+        let mut now = observed.clone();
+        plan(&wanted, &observed).apply(&mut now);
+        for entry in observed.entries().chain(desired.entries()) {
+            let item = entry.item();
+            let (was, wish) = (observed.entry(&item), desired.entry(&item));
+            let expected = if wanted.undecided.contains(&item) { was.or(wish) } else { wish.or(was) };
+            prop_assert_eq!(now.entry(&item), expected);
+        }
+        prop_assert!(plan(&wanted, &now).is_empty());
     }
 
     #[test]

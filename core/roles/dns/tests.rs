@@ -5,6 +5,7 @@ use crate::base::laws::{Subject, prove};
 use crate::base::{Epoch, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
 use crate::model::{ServiceType, Source, Version};
+use crate::sync::ABSENCE;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
@@ -162,14 +163,26 @@ fn what_changes_no_answer_gives_no_table() {
 }
 
 #[test]
-fn a_new_listing_takes_away_what_is_gone_only_when_it_is_complete() {
+fn what_a_new_listing_lacks_is_gone_when_it_is_complete_and_that_has_lasted_b48() {
     let api = import("api", &[("east", "10.102.0.11", true)]);
     let (mut dns, _) = ready(&[web(), api.clone()], &[]);
-    assert_eq!(feed(&mut dns, WatchEvent::Began(Kind::Import)), None);
-    assert_eq!(apply(&mut dns, api), None);
-    let table = feed(&mut dns, WatchEvent::Synced(Kind::Import)).unwrap();
+    assert_eq!(list(&mut dns, Kind::Import, &[api]), None);
+    let (at, why) = dns.poll_timeout().unwrap();
+    assert_eq!((at, why), (Instant::ZERO + ABSENCE, DnsWake::Absence));
+    dns.handle_timeout(at);
+    let Some(Output::Dns(table)) = drain(&mut dns).pop() else { panic!("no table") };
     assert_eq!(says(&table, WEB), "NoSuchName");
     assert_eq!(says(&table, "api.shop.svc.clusterset.local"), "[Address(10.102.0.11)]");
+}
+
+#[test]
+fn an_api_that_lost_its_data_and_gets_it_back_changes_no_answer() {
+    let (mut dns, _) = ready(&[web()], &[gateway("gw-a", Some(1), &[("east", Reach::Connected)])]);
+    assert_eq!(list(&mut dns, Kind::Import, &[]), None);
+    assert_eq!(list(&mut dns, Kind::Gateway, &[]), None);
+    assert_eq!(apply(&mut dns, gateway("gw-a", Some(2), &[])), None);
+    assert_eq!(apply(&mut dns, web()), None);
+    assert_eq!(dns.poll_timeout(), None);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What a gateway announces, when it holds the lease and when it does not.
 
-use super::cluster::{Apis, candidates, cluster, node, record, west};
+use super::cluster::{Apis, candidates, cluster, hello, node, record, slot, west};
 use crate::base::{Epoch, Instant, Machine, Wall};
-use crate::model::{Api, ApiError, Endpoint, Kind, Object};
-use crate::roles::{Event, Gateway, Input, Output, Role};
+use crate::model::{Api, ApiError, Endpoint, Kind, Object, Write};
+use crate::roles::addresses::probe_address;
+use crate::roles::{Event, Gateway, Input, Output, Role, Via};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,6 +19,7 @@ struct Scene {
     /// The broker answers nothing.
     broker_down: bool,
     inputs: VecDeque<Input>,
+    beat: u32,
 }
 
 impl Scene {
@@ -33,6 +35,7 @@ impl Scene {
             events: vec![],
             broker_down: false,
             inputs: VecDeque::from([Input::Wall(Wall::from_unix_secs(1_000))]),
+            beat: 0,
         }
     }
 
@@ -59,6 +62,18 @@ impl Scene {
             self.gateway.handle_timeout(at);
         }
         self.now = end;
+    }
+
+    /// The same, while candidate 1 of east says hello in the cable.
+    fn run_hearing_east(&mut self, time: Duration) {
+        let from = probe_address(&cluster("east"), slot(1));
+        let end = self.now + time;
+        while self.now < end {
+            self.beat += 1;
+            let bytes = hello("east", self.beat, "west");
+            self.inputs.push_back(Input::Hello { via: Via::Cable(slot(1)), from, bytes });
+            self.run(Duration::from_millis(100));
+        }
     }
 
     fn settle(&mut self) {
@@ -179,12 +194,114 @@ fn a_record_that_is_gone_at_the_broker_is_gone_here_b48() {
     scene.run(Duration::from_secs(3));
     let key = record("east", 2, 7).key();
     let (_, version) = scene.apis.get(Api::Broker, &key).unwrap();
-    scene.apis.write(Api::Broker, &crate::model::Write::Delete(key.clone(), version)).unwrap();
+    scene.apis.write(Api::Broker, &Write::Delete(key.clone(), version)).unwrap();
     scene.list(Api::Broker);
     scene.run(Duration::from_secs(4));
     assert!(scene.apis.get(Api::Local, &key).is_some(), "an absence has to last");
     scene.run(Duration::from_secs(4));
     assert!(scene.apis.get(Api::Local, &key).is_none());
+}
+
+/// East speaks at the broker, and gw-a holds the lease of west.
+fn settled(objects: &[Object]) -> Scene {
+    let mut scene = Scene::new();
+    for object in objects {
+        scene.show(Api::Broker, object.clone());
+    }
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    scene
+}
+
+fn east() -> [Object; 2] {
+    [record("east", 2, 7), candidates("east", 2, 7, &[("gw-a", 0)])]
+}
+
+#[test]
+fn an_own_api_that_lost_its_data_gets_the_copies_back_even_while_the_broker_is_empty_too() {
+    let mut scene = settled(&east());
+    for api in [Api::Local, Api::Broker] {
+        scene.apis.forget(api);
+        scene.list(api);
+    }
+    scene.run(Duration::from_secs(1));
+    for object in east() {
+        assert_eq!(scene.apis.get(Api::Local, &object.key()).map(|(o, _)| o.clone()), Some(object));
+    }
+    assert_eq!(scene.endpoints(Api::Broker), [("gw-a", 1_001)]);
+}
+
+#[test]
+fn a_deletion_seen_at_the_broker_needs_no_patience() {
+    let mut scene = settled(&east());
+    let key = east()[1].key();
+    let (_, version) = scene.apis.get(Api::Broker, &key).unwrap();
+    let (_, event) = scene.apis.write(Api::Broker, &Write::Delete(key.clone(), version)).unwrap();
+    scene.inputs.push_back(Input::Watched(Api::Broker, event));
+    scene.settle();
+    assert_eq!(scene.apis.get(Api::Local, &key), None);
+}
+
+#[test]
+fn a_copy_whose_original_this_process_never_saw_stays_until_its_absence_has_lasted() {
+    let mut scene = Scene::new();
+    for object in east() {
+        scene.show(Api::Local, object);
+    }
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(4));
+    assert!(scene.apis.get(Api::Local, &east()[1].key()).is_some());
+    scene.run(Duration::from_secs(4));
+    assert_eq!(scene.apis.get(Api::Local, &east()[1].key()), None, "no path lives, and it is nowhere else");
+}
+
+#[test]
+fn a_cluster_that_comes_back_to_the_broker_has_time_to_bring_all_its_records() {
+    let mut scene = settled(&east());
+    scene.run_hearing_east(Duration::from_secs(1));
+    scene.apis.forget(Api::Broker);
+    scene.list(Api::Broker);
+    scene.run_hearing_east(Duration::from_secs(60));
+    scene.show(Api::Broker, record("east", 2, 7));
+    scene.settle();
+    let key = east()[1].key();
+    assert!(scene.apis.get(Api::Local, &key).is_some(), "its first word takes nothing away");
+    scene.show(Api::Broker, east()[1].clone());
+    scene.run_hearing_east(Duration::from_secs(10));
+    assert!(scene.apis.get(Api::Local, &key).is_some());
+}
+
+#[test]
+fn a_former_endpoint_that_stays_at_the_broker_is_not_copied_b03() {
+    let of = |node: &str, index, epoch| {
+        let Object::Endpoint(mut endpoint) = endpoint_of_gw_b(epoch) else { unreachable!() };
+        endpoint.cluster = cluster("east");
+        endpoint.node = super::cluster::node_name(node);
+        endpoint.private_ip = super::cluster::address(2, index);
+        endpoint.cable_name = alloc::format!("submariner-cable-east-172-16-2-1{index}");
+        Object::Endpoint(endpoint)
+    };
+    let (former, present) = (of("gw-a", 0, 7), of("gw-b", 1, 8));
+    let mut scene = settled(&[record("east", 2, 8), former.clone()]);
+    assert!(scene.apis.get(Api::Local, &former.key()).is_some());
+    scene.show(Api::Broker, present.clone());
+    scene.settle();
+    assert!(scene.apis.get(Api::Local, &present.key()).is_some());
+    assert_eq!(scene.apis.get(Api::Local, &former.key()), None);
+}
+
+#[test]
+fn slots_stay_though_own_api_has_lost_them_and_the_cards() {
+    let mut scene = Scene::new();
+    let before = candidates("west", 1, 900, &[("gw-b", 1), ("gw-a", 0)]);
+    scene.show(Api::Broker, before.clone());
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(20));
+    let Some((Object::Candidates(now), _)) = scene.apis.get(Api::Local, &before.key()) else { panic!("none") };
+    assert_eq!(now.by_slot.values().map(|c| c.node.as_str()).collect::<Vec<_>>(), ["gw-b", "gw-a"]);
 }
 
 #[test]

@@ -7,6 +7,9 @@ use crate::model::{
     Gateway as Card, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport, ServiceKey, ServiceType, Version,
     WatchEvent, Write,
 };
+use crate::paths::SlotSet;
+use crate::paths::register::{PairSet, Register};
+use crate::paths::wire::{ClusterHash, Hello, Origin, Sender, Side};
 use crate::roles::addresses::probe_address;
 use crate::roles::{GatewayConfig, NodeConfig};
 use alloc::collections::BTreeMap;
@@ -58,6 +61,11 @@ impl Apis {
             }
         };
         Ok((version(self.revision), event))
+    }
+
+    /// Loses all but what the cluster itself owns.
+    pub fn forget(&mut self, api: Api) {
+        self.objects.retain(|(of, key), _| *of != api || key.kind.is_the_clusters_own());
     }
 
     /// A complete listing of a kind.
@@ -179,4 +187,28 @@ pub fn west(name: &str, index: u8) -> GatewayConfig {
         keys: keys(1, index),
         identity: format!("{name}-1"),
     }
+}
+
+/// What candidate 1 of `from` says: the first candidates are the path to `other`, and it lives.
+pub fn hello(from: &str, beat: u32, other: &str) -> Vec<u8> {
+    let the_pair_of_first_candidates = PairSet::from_bits(1);
+    let register = Register { version: 3, claims: the_pair_of_first_candidates, revoked: PairSet::default() };
+    let hello = Hello {
+        cluster: ClusterHash::of(&cluster(from)),
+        sender: Sender::Candidate(slot(1)),
+        hears: true,
+        ask: false,
+        settled: false,
+        drain: false,
+        hurry: false,
+        epoch: Epoch(5),
+        holder: Some(slot(1)),
+        origins: vec![(Side::Sender, slot(1), Origin { beat, ..Origin::default() })],
+        registers: vec![(ClusterHash::of(&cluster(other)), register)],
+        both: SlotSet::EMPTY,
+        digest: 0,
+        hurried: vec![],
+        report_ms: 100,
+    };
+    hello.encode()
 }

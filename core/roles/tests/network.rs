@@ -1,12 +1,14 @@
 //! The network of a node, as a person reads it.
 
-use super::cluster::{Apis, candidates, node, record, web, west};
+use super::cluster::{Apis, candidates, cluster, hello, node, record, web, west};
 use crate::base::{Instant, Machine, drain};
-use crate::model::{Api, Kind, Object};
-use crate::network::{Network, plan};
-use crate::roles::{Gateway, Input, Output, Role, RouteAgent};
+use crate::model::{Api, Kind, Object, WatchEvent};
+use crate::network::{Entry, Network, Route, RouteId, plan};
+use crate::roles::addresses::overlay_address;
+use crate::roles::{Gateway, Input, Output, Role, RouteAgent, Via};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 fn objects() -> Vec<Object> {
     let mut objects = Vec::from([
@@ -50,6 +52,144 @@ fn a_gateway_builds_cables_tables_and_translations() {
 #[test]
 fn a_worker_builds_the_overlay_alone() {
     insta::assert_snapshot!(first_plan(RouteAgent::new(west("worker", 2).node)));
+}
+
+/// A daemon with its API, its kernel and what it wanted last.
+struct Node<M> {
+    machine: M,
+    apis: Apis,
+    kernel: Network,
+    now: Instant,
+    beat: u32,
+}
+
+impl<M: Role> Node<M> {
+    fn new(machine: M, kernel: Network) -> Self {
+        let mut apis = Apis::default();
+        for object in objects() {
+            apis.put(Api::Local, object);
+        }
+        Self { machine, apis, kernel, now: Instant::ZERO, beat: 0 }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.machine.handle(input, self.now);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        for output in drain(&mut self.machine) {
+            if let Output::Network(wanted) = output {
+                plan(&wanted, &self.kernel).apply(&mut self.kernel);
+            }
+        }
+    }
+
+    fn list(&mut self) {
+        for (api, kind) in self.machine.watches() {
+            for event in self.apis.listing(*api, *kind) {
+                self.handle(Input::Watched(*api, event));
+            }
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some((at, _)) = self.machine.poll_timeout().filter(|(at, _)| *at <= end) {
+            self.now = at;
+            self.machine.handle_timeout(at);
+            self.drain();
+        }
+        self.now = end;
+    }
+
+    /// A hello of gw-a, candidate 1, that tells of a path to candidate 1 of east.
+    fn hear_of_a_path(&mut self) {
+        self.beat += 1;
+        let from = overlay_address(&cluster("west"), "uid-1-gw-a");
+        self.handle(Input::Hello { via: Via::Overlay, from, bytes: hello("west", self.beat, "east") });
+    }
+
+    fn routes_to(&self, range: &str) -> Vec<String> {
+        let shown = |(id, route): (&RouteId, &Route)| Entry::Route(*id, route.clone()).to_string();
+        self.kernel.routes.iter().filter(|(id, _)| id.to.to_string() == range).map(shown).collect()
+    }
+}
+
+const PODS_OF_EAST: &str = "10.2.0.0/16";
+
+#[test]
+fn a_daemon_that_starts_leaves_the_routes_of_its_former_self_until_it_has_heard_of_the_paths() {
+    let agent = || RouteAgent::new(west("worker", 2).node);
+    let mut first = Node::new(agent(), Network::default());
+    first.list();
+    first.hear_of_a_path();
+    let routes = first.routes_to(PODS_OF_EAST);
+    assert!(routes.iter().any(|route| route.contains("via")), "{routes:?}");
+
+    let mut second = Node::new(agent(), first.kernel.clone());
+    second.list();
+    assert_eq!(second.routes_to(PODS_OF_EAST), routes);
+    second.hear_of_a_path();
+    assert_eq!(second.kernel, first.kernel);
+
+    let mut deaf = Node::new(agent(), first.kernel.clone());
+    deaf.list();
+    deaf.run(Duration::from_millis(900));
+    assert_eq!(deaf.kernel, first.kernel);
+    deaf.run(Duration::from_millis(200));
+    assert!(!deaf.routes_to(PODS_OF_EAST).iter().any(|route| route.contains("via")), "it does not wait for ever");
+}
+
+#[test]
+fn a_daemon_that_starts_touches_nothing_before_its_views_are_complete() {
+    let mut first = Node::new(Gateway::new(west("gw-a", 0)), Network::default());
+    first.list();
+    let before = first.kernel.clone();
+    let mut second = Node::new(Gateway::new(west("gw-a", 0)), before.clone());
+    for (api, kind) in second.machine.watches() {
+        let listing = second.apis.listing(*api, *kind);
+        for event in &listing[..listing.len() - 1] {
+            second.handle(Input::Watched(*api, event.clone()));
+        }
+        second.run(Duration::from_secs(2));
+        assert_eq!(second.kernel, before, "while {kind} of {api} is listed");
+        second.handle(Input::Watched(*api, listing[listing.len() - 1].clone()));
+    }
+}
+
+#[test]
+fn an_own_api_that_lost_its_data_takes_no_route_to_a_cluster_that_is_reached() {
+    let mut node = Node::new(RouteAgent::new(west("worker", 2).node), Network::default());
+    node.list();
+    node.hear_of_a_path();
+    let before = node.kernel.clone();
+    for kind in [Kind::Cluster, Kind::Candidates] {
+        for event in [WatchEvent::Began(kind), WatchEvent::Synced(kind)] {
+            node.handle(Input::Watched(Api::Local, event));
+        }
+    }
+    for _ in 0..200 {
+        node.run(Duration::from_millis(100));
+        node.hear_of_a_path();
+    }
+    assert_eq!(node.kernel, before);
+}
+
+#[test]
+fn what_a_new_listing_lacks_is_unrouted_once_its_path_is_dead_too_b48() {
+    let mut node = Node::new(RouteAgent::new(west("worker", 2).node), Network::default());
+    node.list();
+    node.hear_of_a_path();
+    for kind in [Kind::Cluster, Kind::Candidates] {
+        for event in [WatchEvent::Began(kind), WatchEvent::Synced(kind)] {
+            node.handle(Input::Watched(Api::Local, event));
+        }
+    }
+    node.run(Duration::from_secs(4));
+    assert_ne!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
+    node.run(Duration::from_secs(2));
+    assert_eq!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
 }
 
 #[test]
