@@ -148,6 +148,9 @@ pub struct Store<K: Ord, V> {
     history: VecDeque<Event<K, V>>,
 }
 
+/// The revision that a store with a past has come to.
+const LONG_PAST: u64 = 1_000_000;
+
 impl<K: Ord + Clone, V: Clone + PartialEq> Store<K, V> {
     /// An empty store that keeps the last `history_max` events.
     #[must_use]
@@ -159,6 +162,16 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Store<K, V> {
             current: BTreeMap::new(),
             history: VecDeque::new(),
         }
+    }
+
+    /// The same, of an API that has been in use for long: its revisions are far from where those of a [new](Self::new) one
+    /// begin. Who watched it and goes on at one that has lost its data asks for a revision that lies in the future.
+    #[must_use]
+    pub const fn with_a_past(history_max: usize) -> Self {
+        let mut store = Self::new(history_max);
+        store.latest = Revision(LONG_PAST);
+        store.oldest = Revision(LONG_PAST);
+        store
     }
 
     /// The revision of the last change.

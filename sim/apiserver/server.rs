@@ -143,8 +143,24 @@ impl ApiServer {
     /// `seed` decides its uids, `wall` is the clock of its timestamps.
     #[must_use]
     pub fn new(registry: Registry, seed: u64, wall: impl FnMut() -> Wall + Send + 'static) -> Self {
+        Self::on(Store::new(HISTORY_MAX), registry, seed, wall)
+    }
+
+    /// The same, but its versions are those of a server that has been in use for long: if it [restarts
+    /// empty](Self::restart_empty), they lie in its future.
+    #[must_use]
+    pub fn with_a_past(registry: Registry, seed: u64, wall: impl FnMut() -> Wall + Send + 'static) -> Self {
+        Self::on(Store::with_a_past(HISTORY_MAX), registry, seed, wall)
+    }
+
+    fn on(
+        store: Store<ObjectKey, Arc<Value>>,
+        registry: Registry,
+        seed: u64,
+        wall: impl FnMut() -> Wall + Send + 'static,
+    ) -> Self {
         let state = State {
-            store: Store::new(HISTORY_MAX),
+            store,
             registry: Arc::new(registry),
             faults: Faults::default(),
             owners: BTreeMap::new(),

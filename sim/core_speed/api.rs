@@ -85,7 +85,7 @@ pub(super) struct ApiServer {
 
 impl ApiServer {
     pub(super) const fn new(name: ApiRef, host: HostId) -> Self {
-        Self { name, host, fault: ApiFault::Healthy, store: Store::new(HISTORY_MAX), watchers: BTreeMap::new() }
+        Self { name, host, fault: ApiFault::Healthy, store: Store::with_a_past(HISTORY_MAX), watchers: BTreeMap::new() }
     }
 
     /// Answers a request; tells what it changed.

@@ -64,7 +64,7 @@ impl FullSpeed {
             let Some(host) = layout.find(&Host::Api(name.clone())) else { continue };
             let seed = Rng::stream(self.seed, &format!("api {name}")).bits();
             let clock = self.chronicle.clone();
-            let server = ApiServer::new(Registry::clusterset(), seed, move || START + clock.now());
+            let server = ApiServer::with_a_past(Registry::clusterset(), seed, move || START + clock.now());
             let listener = Listener {
                 place: place(&layout, host),
                 places: Places::default(),
