@@ -17,6 +17,9 @@
 //! version. Workers only follow, and report which candidates they hear and are heard by. Nothing reverts by itself,
 //! nothing reads a wall clock or an API, and nothing must survive a restart.
 //!
+//! One rule differs from the specification: F2 drops what comes from the overlay when no session with the other cluster
+//! is up. Here it goes on into the cable that carried last, or F4 would not hold for clusters with one gateway each.
+//!
 //! Of the specification, section 8's *lease mode* for plain peers is not here: what such a peer announces is decided
 //! where announcements are read, and a register always wins over it.
 //!

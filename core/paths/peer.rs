@@ -55,6 +55,8 @@ pub(super) struct Peer {
     hold_until: Option<Instant>,
     /// The last choice: a dead register keeps it.
     last: Option<Pair>,
+    /// F2: its candidate into whose cable went what came from the overlay when a session last was up.
+    carrier: Option<Slot>,
     pub(super) way: Way,
     /// The register changed in this step and nobody was told yet.
     news: bool,
@@ -78,6 +80,7 @@ impl Peer {
             lost_since: None,
             hold_until: None,
             last: None,
+            carrier: None,
             way: Way::UNKNOWN,
             news: false,
             touched: true,
@@ -145,7 +148,7 @@ impl Peer {
             self.claim(me, here, own, &mut wake);
         }
         self.note_life(here, own);
-        self.last = self.register.choice().or(self.last);
+        self.last = self.register.choice().or(self.last).or(self.register.best_claim());
         let told = core::mem::take(&mut self.news);
         if let Some(me) = here.me {
             self.pace(me, here, own);
@@ -272,7 +275,7 @@ impl Peer {
     }
 
     /// F1, F2, F4.
-    fn find_way(&self, here: Here, own: &Cluster) -> Way {
+    fn find_way(&mut self, here: Here, own: &Cluster) -> Way {
         let alive = self.is_alive(here, own);
         let reach = if alive {
             Reach::Connected
@@ -292,9 +295,20 @@ impl Peer {
         Way { choice, out, from_overlay, reach }
     }
 
-    /// F2: the choice's remote end if that session is up, else the best that is; what stands in stays as long as it
-    /// can, so that the routes rest.
-    fn find_from_overlay(&self, me: Slot, ends: Option<(Slot, Slot)>, here: Here, own: &Cluster) -> Option<Slot> {
+    /// F2. With no session up, the cable that carried last goes on: daemons that were killed say nothing, but their
+    /// kernels forward (F4), and what goes into the cable of a dead host is lost as it would be here. Who has just
+    /// started takes the choice's, or the first there is.
+    fn find_from_overlay(&mut self, me: Slot, ends: Option<(Slot, Slot)>, here: Here, own: &Cluster) -> Option<Slot> {
+        let up = self.find_carrier(me, ends, here, own);
+        self.carrier = up.or(self.carrier);
+        let known = |remote: &Slot| self.sessions.get(*remote).is_some();
+        let unheard = [self.carrier, ends.map(|(_, remote)| remote)].into_iter().flatten().chain(Slot::all());
+        up.or_else(|| unheard.into_iter().find(known))
+    }
+
+    /// The choice's remote end if that session is up, else the best that is; what stands in stays as long as it can, so
+    /// that the routes rest.
+    fn find_carrier(&self, me: Slot, ends: Option<(Slot, Slot)>, here: Here, own: &Cluster) -> Option<Slot> {
         let chosen = ends.map(|(_, remote)| remote).filter(|remote| self.is_up(*remote, here.now));
         let stands_in =
             |remote: &Slot| self.sessions.get(*remote).as_ref().is_some_and(|session| session.stands_in(here.now));
@@ -305,7 +319,7 @@ impl Peer {
             };
             Slot::all().into_iter().filter(stands_in).min_by_key(key)
         };
-        chosen.or_else(|| self.way.from_overlay.filter(stands_in)).or_else(best)
+        chosen.or_else(|| self.carrier.filter(stands_in)).or_else(best)
     }
 
     /// Whether the choice is dead, or its end over there suspect: then others should wake their sessions (T5).

@@ -103,6 +103,12 @@ impl Register {
         lowest(self.live_bits())
     }
 
+    /// The best claim, taken back or not: in a dead register, the best guess at what was used last.
+    #[must_use]
+    pub fn best_claim(&self) -> Option<Pair> {
+        lowest(self.claims.0)
+    }
+
     const fn live_bits(&self) -> u16 {
         self.claims.0 & !self.revoked.0
     }
@@ -196,6 +202,7 @@ mod tests {
         assert_eq!(register.choice(), Some(pair(1, 2)));
         register.revoke(pair(1, 2));
         assert!(register.is_dead());
+        assert_eq!(register.best_claim(), Some(pair(1, 1)));
     }
 
     #[test]

@@ -134,9 +134,9 @@ impl Session {
         self.suspect_at().is_some_and(|at| now >= at) && self.hears(now)
     }
 
-    /// Whether its cable may stand in for the chosen one (rule F2): it is up; or it is slow and was up when last tried,
-    /// or it was woken and has not had the time to answer. Going by `is_up` alone, a slow session would be up for
-    /// 400 ms in each 10 s, and the routes would follow.
+    /// Whether its cable may stand in for the chosen one as if it were up (rule F2): it is up; or it is slow and was up
+    /// when last tried, or it was woken and has not had the time to answer. Going by `is_up` alone, a slow session would
+    /// be up for 400 ms in each 10 s, and the routes would follow.
     pub(super) fn stands_in(&self, now: Instant) -> bool {
         if self.is_up(now) {
             return true;

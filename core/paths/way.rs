@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 /// The path to one cluster, as this node should use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Way {
-    /// The last choice known, alive or not. None: there has been none yet.
+    /// The last choice known, alive or not; of a register that was dead when first heard, its best claim. None: there
+    /// has been none yet.
     pub choice: Option<Choice>,
     /// Where what this node sends itself goes (F1). A dead choice stays in the routes.
     pub out: Exit,
-    /// Candidates: rank of the remote candidate into whose cable goes what comes from the overlay (F2). None: drop.
+    /// Candidates: rank of the remote candidate into whose cable goes what comes from the overlay (F2), also when none
+    /// over there is heard. None, on workers and where no remote candidate is known: drop.
     pub from_overlay: Option<Slot>,
     /// Whether the cluster is reached (F4).
     pub reach: Reach,

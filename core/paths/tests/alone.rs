@@ -233,6 +233,27 @@ fn a_vanished_cluster_is_forgotten_and_a_vanished_candidate_has_no_session() {
 }
 
 #[test]
+fn what_comes_from_the_overlay_has_a_cable_before_anybody_is_heard() {
+    let from_overlay = |machine: &Paths| machine.ways()[&cluster_id(1)].from_overlay;
+    let mut candidate = machine(Me::Candidate(slot(1)), [own(2), remote(1, 2), remote(1, 3), remote(1, 4)]);
+    assert_eq!(from_overlay(&candidate), Some(slot(2)), "the lowest known");
+    let mut hello = plain(&own(2));
+    let dead = Register { revoked: claim(4, 2, 3).claims, ..claim(4, 2, 3) };
+    hello.registers = vec![(ClusterHash::of(&cluster_id(1)), dead)];
+    hear(&mut candidate, own(2), &hello, at(10));
+    assert_eq!(from_overlay(&candidate), Some(slot(3)), "the choice's end, though the choice is dead");
+    hear(&mut candidate, remote(1, 4), &plain(&remote(1, 4)), at(20));
+    assert_eq!(from_overlay(&candidate), Some(slot(4)), "one that answers");
+    said(&mut candidate, &own(2), at(60_000));
+    assert_eq!(from_overlay(&candidate), Some(slot(4)), "the last that answered");
+    candidate.handle(Input::Neighbours([own(2), remote(1, 2), remote(1, 3)].into()), at(60_001));
+    assert_eq!(from_overlay(&candidate), Some(slot(3)), "it is gone, so it goes by the choice again");
+
+    let worker = machine(Me::Worker, [own(1), remote(1, 1)]);
+    assert_eq!(from_overlay(&worker), None, "a worker passes nothing on");
+}
+
+#[test]
 fn a_restarted_candidate_passes_its_former_beat() {
     let mut machine = machine(Me::Candidate(slot(1)), [own(2), remote(1, 1)]);
     let mut hello = plain(&own(2));

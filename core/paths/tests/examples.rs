@@ -62,13 +62,79 @@ fn when_both_ends_lose_power_the_standbys_claim_one_pair() {
 }
 
 #[test]
-fn a_gateway_with_its_wan_cut_follows_and_drops_what_still_arrives() {
+fn a_gateway_with_its_wan_cut_follows_and_what_still_arrives_stays_off_the_overlay() {
     let mut world = world(60);
     world.cut_wan("a1");
     world.run_ms(1_000);
     assert_eq!(belief(&world), (2, (2, 1)));
     assert_eq!(way(&world, "a1").out, Exit::Overlay(slot(2)));
-    assert_eq!(way(&world, "a1").from_overlay, None);
+    let cable = way(&world, "a1").from_overlay;
+    assert!(cable.is_some(), "it leaves by a cable, and is lost in it");
+    world.run_ms(15_000);
+    assert_eq!(way(&world, "a1").from_overlay, cable, "the route rests");
+    assert!(world.carries("aw1", "bw1"));
+}
+
+/// Runs for `ms`; whatever the workers of both clusters send each other must arrive.
+fn run_without_a_gap(world: &mut World, ms: u64) {
+    for _ in 0..ms / 5 {
+        world.run_ms(5);
+        for (from, to) in [("aw1", "bw1"), ("bw1", "aw1")] {
+            assert!(world.carries(from, to), "a gap from {from} to {to} at {} ms", world.now_ms());
+        }
+    }
+}
+
+#[test]
+fn the_daemon_of_a_sole_gateway_is_killed_and_no_packet_is_lost() {
+    for gateway in ["a1", "b1"] {
+        let mut world = World::settled(Shape::new(&[(1, 1), (1, 1)], 1));
+        world.kill(gateway);
+        run_without_a_gap(&mut world, 15_000);
+        let other = if gateway == "a1" { "b1" } else { "a1" };
+        assert_eq!(way(&world, other).reach, Reach::Lost, "no daemon there says that it lives");
+        assert_eq!(way(&world, other).from_overlay, Some(slot(1)));
+        world.restart(gateway, 0);
+        run_without_a_gap(&mut world, 2_000);
+        assert_eq!(way(&world, other).reach, Reach::Connected);
+    }
+}
+
+#[test]
+fn all_gateway_daemons_of_a_cluster_are_killed_in_turn_and_no_packet_is_lost_after_the_last_one() {
+    let mut world = World::settled(Shape::new(&[(1, 1), (2, 1)], 1));
+    assert_eq!(belief(&world), (1, (1, 1)));
+    world.kill("b1");
+    run_without_a_gap(&mut world, 2_000);
+    assert_eq!(belief(&world), (2, (1, 2)));
+    world.kill("b2");
+    run_without_a_gap(&mut world, 15_000);
+}
+
+#[test]
+fn a_gateway_that_restarts_while_no_daemon_over_there_lives_goes_on_by_the_lowest_cable() {
+    let mut world = World::settled(Shape::new(&[(1, 1), (1, 1)], 1));
+    world.kill("b1");
+    run_without_a_gap(&mut world, 1_000);
+    world.restart("a1", 150);
+    run_without_a_gap(&mut world, 5_000);
+    assert_eq!(way(&world, "a1").from_overlay, Some(slot(1)));
+    assert_eq!(way(&world, "a1").out, Exit::Cable(slot(1)), "it has the dead choice from its worker");
+    assert_eq!(way(&world, "a1").reach, Reach::Lost);
+}
+
+#[test]
+fn a_gateway_that_restarts_while_no_daemon_over_there_lives_learns_which_cable_was_the_paths() {
+    let mut world = World::settled(Shape::new(&[(1, 1), (2, 1)], 1));
+    world.power_off("b1");
+    world.run_ms(1_000);
+    assert_eq!(belief(&world), (2, (1, 2)));
+    world.kill("b2");
+    run_without_a_gap(&mut world, 1_000);
+    world.restart("a1", 150);
+    world.run_ms(150 + 400);
+    assert_eq!(way(&world, "a1").from_overlay, Some(slot(2)), "its worker has told it");
+    run_without_a_gap(&mut world, 5_000);
 }
 
 #[test]

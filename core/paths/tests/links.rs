@@ -24,6 +24,14 @@ fn pick<T: Copy>(items: &[T], rng: &mut Rng) -> T {
     items[usize::try_from(rng.below(items.len() as u64)).unwrap()]
 }
 
+/// What a right path is for: the workers reach each other, as far as their daemons run.
+fn carries(world: &World) -> bool {
+    ["aw1", "bw1"]
+        .into_iter()
+        .zip(["bw1", "aw1"])
+        .all(|(from, to)| !world.runs(world.id(from)) || !world.runs(world.id(to)) || world.carries(from, to))
+}
+
 /// Lives one of the worlds. True if something was promised at its end.
 fn live(seed: u64, workers: bool) -> bool {
     let mut rng = Rng::stream(seed, "links");
@@ -41,6 +49,7 @@ fn live(seed: u64, workers: bool) -> bool {
     world.run_ms(4_000);
     let first = judge(&world, (0, 1));
     assert!(!matches!(first, Verdict::Wrong(_)), "seed {seed}, before: {first:?}");
+    assert!(!matches!(first, Verdict::Right(_)) || carries(&world), "seed {seed}: a right path that carries nothing");
     if rng.chance(700_000) {
         let (from, to) = pick(&links, &mut rng);
         if world.works(from, to) {
@@ -57,6 +66,7 @@ fn live(seed: u64, workers: bool) -> bool {
         if ends(&world, (0, 1), belief.pair).is_some_and(|(left, right)| is_good(&world, left, right)));
     world.run_ms(3_900);
     let second = judge(&world, (0, 1));
+    assert!(!matches!(second, Verdict::Right(_)) || carries(&world), "seed {seed}: a right path that carries nothing");
     match (first, second) {
         (_, Verdict::Wrong(why)) => panic!("seed {seed}, after: {why}"),
         (Verdict::Right(before), Verdict::Right(after)) => {

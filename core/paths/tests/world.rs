@@ -5,7 +5,7 @@
 
 use crate::base::{ClusterId, Instant, Machine, NodeName, Rng, Slot};
 use crate::paths::rules::Rules;
-use crate::paths::{Choice, Config, Input, Me, Neighbour, Output, Paths, Way};
+use crate::paths::{Choice, Config, Exit, Input, Me, Neighbour, Output, Paths, Way};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -105,6 +105,8 @@ pub(super) struct World {
     rng: Rng,
     /// Each running node's choice towards each cluster.
     beliefs: BTreeMap<(Id, usize), Option<Choice>>,
+    /// Each node's routes towards each cluster. They outlive its daemon, not its power.
+    routes: BTreeMap<(Id, usize), Way>,
     /// When somebody last changed its choice of path between these clusters.
     changed_at: BTreeMap<(usize, usize), u64>,
     /// Hellos sent into cables and over the overlay, lost ones too.
@@ -149,6 +151,7 @@ impl World {
             now: 0,
             rng,
             beliefs: BTreeMap::new(),
+            routes: BTreeMap::new(),
             changed_at: BTreeMap::new(),
             sent_by: BTreeMap::new(),
             traced: false,
@@ -312,7 +315,8 @@ impl World {
     fn note_ways(&mut self, id: Id, ways: &BTreeMap<ClusterId, Way>) {
         let mine = self.nodes[id.0].cluster;
         for (cluster, way) in ways {
-            let other = usize::from(cluster.as_str().as_bytes()[0] - b'a');
+            let other = cluster_index(cluster.as_str());
+            self.routes.insert((id, other), *way);
             let before = self.beliefs.get(&(id, other)).copied();
             if before != Some(way.choice) {
                 self.trace(|world| format!("{} to {cluster}: {:?}", world.name(id), way.choice));
@@ -379,6 +383,7 @@ impl World {
     pub(super) fn power_off_id(&mut self, id: Id) {
         self.kill_id(id);
         self.nodes[id.0].powered = false;
+        self.routes.retain(|(node, _), _| *node != id);
     }
 
     pub(super) fn power_on(&mut self, name: &str) {
@@ -495,6 +500,29 @@ impl World {
 
     pub(super) fn way(&self, id: Id, other: usize) -> Option<Way> {
         self.nodes[id.0].machine.as_ref()?.ways().get(&cluster_id(other)).copied()
+    }
+
+    /// Whether what a pod on one node sends reaches a pod on a node of another cluster, by the routes that the kernels
+    /// hold (F1 to F3).
+    pub(super) fn carries(&self, from: &str, to: &str) -> bool {
+        let (from, to) = (self.id(from), self.id(to));
+        let (here, there) = (self.cluster(from), self.cluster(to));
+        let candidate = |cluster, slot: Slot| {
+            self.ids().into_iter().find(|id| self.cluster(*id) == cluster && self.slot(*id) == Some(slot.get()))
+        };
+        let passes = |from: Id, to: Id| from == to || self.works(from, to);
+        let by_cable = |local: Id, remote: Slot| {
+            candidate(there, remote).is_some_and(|remote| passes(local, remote) && passes(remote, to))
+        };
+        let route = |id: Id| self.routes.get(&(id, there));
+        match route(from).map_or(Exit::Nowhere, |way| way.out) {
+            Exit::Nowhere => false,
+            Exit::Cable(remote) => by_cable(from, remote),
+            Exit::Overlay(slot) => candidate(here, slot).is_some_and(|local| {
+                let remote = route(local).and_then(|way| way.from_overlay);
+                passes(from, local) && remote.is_some_and(|remote| by_cable(local, remote))
+            }),
+        }
     }
 
     pub(super) fn belief(&self, id: Id, other: usize) -> Option<Belief> {
