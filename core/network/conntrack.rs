@@ -11,7 +11,7 @@
 use super::{Flags, Network, Packet, Translation, TranslationId, Transport};
 use crate::base::Instant;
 use crate::model::Protocol;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -101,6 +101,12 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Whether its packets leave otherwise than they came.
+    #[must_use]
+    pub fn is_translated(&self) -> bool {
+        self.reply != self.original.inverse()
+    }
+
     /// What a packet that goes `direction` leaves as.
     #[must_use]
     pub const fn leaves_as(&self, direction: Direction) -> Tuple {
@@ -249,21 +255,34 @@ impl Conntrack {
     }
 
     /// UDP flows that were translated to a backend which `network` no longer has: to be deleted **after** the
-    /// translations changed, or a packet in between would bring them back. TCP flows are left to their pods.
+    /// translations changed, or a packet in between would bring them back. TCP flows are left to their pods, see
+    /// [`Self::outlived`].
     #[must_use]
     pub fn orphans(&self, network: &Network) -> Vec<Tuple> {
-        let orphaned = |flow: &&Flow| {
+        self.unserved(network, Protocol::Udp).map(|flow| flow.original).collect()
+    }
+
+    /// Backends that TCP flows still go to though `network` no longer translates to them. What comes from them is to be
+    /// tracked all the same: as untracked transit it would leave under the backend's own address.
+    #[must_use]
+    pub fn outlived(&self, network: &Network) -> BTreeSet<(IpAddr, Protocol, u16)> {
+        let backend = |flow: &Flow| (flow.reply.source, flow.reply.protocol, flow.reply.source_port);
+        self.unserved(network, Protocol::Tcp).map(backend).collect()
+    }
+
+    /// Flows whose destination was translated to what `network` no longer translates it to.
+    fn unserved<'a>(&'a self, network: &'a Network, of: Protocol) -> impl Iterator<Item = &'a Flow> {
+        self.flows.values().filter(move |flow| {
             let Tuple { protocol, destination: address, destination_port: port, .. } = flow.original;
             let backend = (flow.reply.source, flow.reply.source_port);
-            if protocol != Protocol::Udp || backend == (address, port) {
+            if protocol != of || backend == (address, port) {
                 return false;
             }
             match network.translations.get(&TranslationId::Service { address, protocol, port }) {
                 Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
                 Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
             }
-        };
-        self.flows.values().filter(orphaned).map(|flow| flow.original).collect()
+        })
     }
 
     fn retain(&mut self, keep: impl Fn(&Flow) -> bool) {

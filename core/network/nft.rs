@@ -13,7 +13,8 @@
 //! tracking whichever side spoke next, beside a masquerade and a drop of invalid packets.
 //!
 //! The model looks up where a packet would go before it decides on tracking; a raw hook cannot, so here transit is told
-//! by destination: the ranges that the tables asked for that link lead out of the other.
+//! by destination: the ranges that the tables asked for that link lead out of the other. Nor can it ask for the flow of a
+//! packet, so the backends of flows that outlived their translation are given by name.
 
 use super::constants::{HASH_SEED, NFT_TABLE};
 use super::{Allowance, AllowanceId, LinkKind, LinkName, Network, RouteKind, Translation, TranslationId};
@@ -26,14 +27,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-/// The script for what `network` has in translations and filters. What is the host's own is left out.
+/// The script for what `network` has in translations and filters. What is the host's own is left out. `outlived` is what
+/// [`Conntrack::outlived`](super::Conntrack::outlived) says of this network and the flows there are.
 #[must_use]
-pub fn script(network: &Network) -> String {
-    Script::of(network).to_string()
+pub fn script(network: &Network, outlived: &BTreeSet<Socket>) -> String {
+    Script::of(network, outlived).to_string()
 }
 
 /// An address with protocol and port, as nft concatenates them.
-type Socket = (IpAddr, Protocol, u16);
+pub type Socket = (IpAddr, Protocol, u16);
 
 /// A service: its slot table, and whether the source alone is hashed.
 type Slots<'a> = (&'a [(IpAddr, u16)], bool);
@@ -44,11 +46,13 @@ struct Script<'a> {
     services: BTreeMap<Socket, Slots<'a>>,
     /// By backend, the first service that has it.
     mirrors: BTreeMap<Socket, (IpAddr, u16)>,
+    /// All that has flows of a service: the backends there are, and those that flows outlived.
+    backends: BTreeSet<Socket>,
     cables: Vec<&'a LinkName>,
 }
 
 impl<'a> Script<'a> {
-    fn of(network: &'a Network) -> Self {
+    fn of(network: &'a Network, outlived: &BTreeSet<Socket>) -> Self {
         let mut services = BTreeMap::new();
         let mut mirrors = BTreeMap::new();
         for (id, translation) in &network.translations {
@@ -62,7 +66,8 @@ impl<'a> Script<'a> {
             }
         }
         let cables = network.links.iter().filter(|(_, link)| matches!(link.kind, LinkKind::Cable { .. }));
-        Self { network, services, mirrors, cables: cables.map(|(name, _)| name).collect() }
+        let backends = mirrors.keys().chain(outlived).copied().collect();
+        Self { network, services, mirrors, backends, cables: cables.map(|(name, _)| name).collect() }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&'a LinkName, &'a LinkName)> {
@@ -87,19 +92,13 @@ impl<'a> Script<'a> {
     fn sets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for family in Family::BOTH {
             let of = |socket: &&Socket| family.has(socket.0);
-            let services: Vec<_> = self.services.keys().filter(of).collect();
-            if services.is_empty() {
-                continue;
-            }
             let (n, kind) = (family.number(), family.key());
-            let backends: Vec<_> = self.mirrors.keys().filter(of).collect();
+            let services: Vec<_> = self.services.keys().filter(of).collect();
+            let backends: Vec<_> = self.backends.iter().filter(of).collect();
             let tracked: BTreeSet<_> = services.iter().chain(&backends).collect();
             block(f, &format!("set tracked{n}"), kind, "", tracked.into_iter().map(|socket| joined(socket)))?;
             let to = services.iter().map(|socket| format!("{} : goto {}", joined(socket), chain_name(socket)));
             block(f, &format!("map services{n}"), kind, " : verdict", to)?;
-            if backends.is_empty() {
-                continue;
-            }
             block(f, &format!("set backends{n}"), kind, "", backends.iter().map(|socket| joined(socket)))?;
             let back = self.mirrors.iter().filter(|(socket, _)| family.has(socket.0));
             let back = back.map(|(socket, (address, port))| format!("{} : {address} . {port}", joined(socket)));
@@ -165,9 +164,9 @@ impl<'a> Script<'a> {
         let from: BTreeSet<_> = self.pairs().map(|(from, _)| from).collect();
         for from in from {
             let (end, port, set, sockets) = if self.cables.contains(&from) {
-                ("daddr", "dport", "tracked", self.services.keys().collect::<Vec<_>>())
+                ("daddr", "dport", "tracked", self.services.keys().chain(&self.backends).collect::<Vec<_>>())
             } else {
-                ("saddr", "sport", "backends", self.mirrors.keys().collect())
+                ("saddr", "sport", "backends", self.backends.iter().collect())
             };
             for family in Family::BOTH.into_iter().filter(|family| sockets.iter().any(|s| family.has(s.0))) {
                 let (ip, n) = (family.header(), family.number());
@@ -331,6 +330,7 @@ fn joined((address, protocol, port): &Socket) -> String {
     format!("{address} . {protocol} . {port}")
 }
 
+/// A set or map; nothing if it has no elements.
 fn block(
     f: &mut fmt::Formatter<'_>,
     head: &str,
@@ -338,6 +338,10 @@ fn block(
     value: &str,
     contents: impl Iterator<Item = String>,
 ) -> fmt::Result {
+    let mut contents = contents.peekable();
+    if contents.peek().is_none() {
+        return Ok(());
+    }
     writeln!(f, "\t{head} {{\n\t\ttype {key}{value}\n\t\telements = {{")?;
     elements(f, "\t\t\t", contents)?;
     writeln!(f, "\t\t}}\n\t}}")

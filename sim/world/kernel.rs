@@ -79,8 +79,8 @@ impl Kernel {
         &self.whole
     }
 
-    /// Puts `ours` in the place of what our daemon applied before. Flows to backends that are gone are forgotten, as the
-    /// hand does after it changed the translations.
+    /// Puts `ours` in the place of what our daemon applied before. UDP flows to backends that are gone are forgotten, as
+    /// the hand does after it changed the translations; TCP flows go on.
     pub fn set_ours(&mut self, ours: Network) {
         self.whole = ours.clone().over(&self.base);
         self.ours = ours;
@@ -172,4 +172,42 @@ fn base_network(layout: &Layout, host: HostId) -> Network {
         route(theirs.pod_range, &uplink, via, place.address);
     }
     network
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::fixtures;
+    use tombolo_core::model::Protocol;
+    use tombolo_core::network::{Entry, Item, Learned, Translation, TranslationId, Tuple};
+
+    #[test]
+    fn when_a_service_goes_its_udp_flows_are_forgotten_and_its_tcp_flows_are_not() {
+        let layout = Layout::of(&fixtures::two_clusters()).unwrap();
+        let (host, _) = layout.nodes_of(&"east".parse().unwrap()).next().unwrap();
+        let mut kernel = Kernel::of(&layout, host);
+        let (client, service, backend) = ("10.1.0.7", "10.102.0.10", "10.2.1.7");
+        let mut ours = Network::default();
+        let ids = [Protocol::Tcp, Protocol::Udp].map(|protocol| {
+            let id = TranslationId::Service { address: service.parse().unwrap(), protocol, port: 80 };
+            let backends = vec![(backend.parse().unwrap(), 8080)];
+            ours.put(Entry::Translation(id.clone(), Translation::Service { backends, by_source: false }));
+            let tuple = |to: &str, destination_port| Tuple {
+                protocol,
+                source: client.parse().unwrap(),
+                source_port: 4000,
+                destination: to.parse().unwrap(),
+                destination_port,
+            };
+            let (original, reply) = (tuple(service, 80), tuple(backend, 8080).inverse());
+            kernel.conntrack.commit(Learned::Opened { original, reply, picked_up: false }, Instant::ZERO);
+            id
+        });
+        let flows = |kernel: &Kernel| kernel.conntrack.flows().map(|flow| flow.original.protocol).collect::<Vec<_>>();
+        kernel.set_ours(ours.clone());
+        assert_eq!(flows(&kernel), [Protocol::Tcp, Protocol::Udp]);
+        ids.into_iter().for_each(|id| ours.take(&Item::Translation(id)));
+        kernel.set_ours(ours);
+        assert_eq!(flows(&kernel), [Protocol::Tcp]);
+    }
 }

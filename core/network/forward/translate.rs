@@ -4,6 +4,9 @@
 //! the service's. So a flow that went straight to a backend's exported port is tracked and not counted as transit, or
 //! its answers would be taken for the service's as well; what is left is the case that the gateway changes and the
 //! server speaks next, which breaks such a flow.
+//!
+//! A translated flow is no transit either, also when its service or its backend is no longer in the network: TCP flows
+//! go on until they end, and UDP flows until the hand has deleted them.
 
 use super::refusal::Refusal;
 use super::route::{Out, Way};
@@ -64,6 +67,7 @@ impl<'a> Node<'a> {
         if let Origin::Link { name, link } = origin
             && self.may_be_untracked(name)
             && !self.concerns_service(link, &tuple)
+            && !self.conntrack.lookup(&tuple).is_some_and(|(flow, _)| flow.is_translated())
         {
             let way = self.route(origin, packet.destination)?;
             let way_out = match &way {

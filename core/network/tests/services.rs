@@ -4,7 +4,7 @@ use super::clusters::*;
 use crate::base::Instant;
 use crate::model::Protocol;
 use crate::network::{
-    Arrival, Conntrack, Encapsulation, Entry, Flags, Learned, Outcome, Packet, Stage, Translation, TranslationId,
+    Arrival, Conntrack, Encapsulation, Entry, Flags, Item, Learned, Outcome, Packet, Stage, Translation, TranslationId,
     Tuple, Verdict, forward,
 };
 use alloc::format;
@@ -257,6 +257,7 @@ fn when_an_endpoint_goes_its_udp_flows_are_orphans_and_its_tcp_flows_are_not() {
     clusters.pod_sends(WEST_WORKER, call(4000, SYN));
     let node = clusters.node(EAST_A);
     assert_eq!(node.conntrack.orphans(&node.network), []);
+    assert_eq!(node.conntrack.outlived(&node.network), [].into());
     for protocol in [Protocol::Tcp, Protocol::Udp] {
         clusters.export(&service(ip(WEB), protocol, &[EAST_B]));
     }
@@ -270,6 +271,82 @@ fn when_an_endpoint_goes_its_udp_flows_are_orphans_and_its_tcp_flows_are_not() {
         "the next packet goes elsewhere"
     );
     assert_eq!(clusters.pod_sends(WEST_WORKER, call(4000, ACK)).packet.destination, pod(EAST_WORKER));
+}
+
+/// An open TCP flow and an answered UDP query, both to the service that runs on east's worker: what the backend saw.
+fn one_of_each(clusters: &mut Clusters) -> [Packet; 2] {
+    clusters.export(&service(ip(WEB), Protocol::Udp, &[EAST_WORKER]));
+    [call(4000, SYN), udp(client(4001), (ip(WEB), 80))].map(|packet| {
+        let there = clusters.pod_sends(WEST_WORKER, packet);
+        let back = clusters.pod_sends(EAST_WORKER, answer(&there.packet, SYN_ACK));
+        assert_eq!(Tuple::of(&back.packet), Tuple::of(&packet).inverse());
+        there.packet
+    })
+}
+
+/// What the hand does once the translations changed.
+fn forget_orphans(clusters: &mut Clusters) -> Vec<Tuple> {
+    let node = clusters.node(EAST_A);
+    let orphans = node.conntrack.orphans(&node.network);
+    orphans.iter().for_each(|tuple| assert!(node.conntrack.delete(tuple)));
+    orphans
+}
+
+/// Both sides of the TCP flow speak and are heard as before.
+fn goes_on(clusters: &mut Clusters, seen_by_backend: &Packet) {
+    for _ in 0..2 {
+        let there = clusters.pod_sends(WEST_WORKER, call(4000, ACK));
+        assert_eq!(
+            there.told(),
+            "west/worker vx-tombolo, west/gw-a tb-cable-1, east/gw-a vx-tombolo, east/worker delivered to a pod"
+        );
+        assert_eq!(Tuple::of(&there.packet), Tuple::of(seen_by_backend));
+        let back = clusters.pod_sends(EAST_WORKER, answer(seen_by_backend, ACK));
+        assert_eq!(back.at, WEST_WORKER);
+        assert_eq!(Tuple::of(&back.packet), Tuple::of(&call(4000, ACK)).inverse());
+    }
+}
+
+#[test]
+fn when_a_whole_service_goes_its_tcp_flows_go_on_and_its_udp_flows_are_forgotten() {
+    let mut clusters = Clusters::usual();
+    let [stream, _] = one_of_each(&mut clusters);
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let id = TranslationId::Service { address: ip(WEB), protocol, port: 80 };
+        clusters.node(EAST_A).network.take(&Item::Translation(id));
+    }
+    assert_eq!(forget_orphans(&mut clusters), [Tuple::of(&udp(client(4001), (ip(WEB), 80)))]);
+    let node = clusters.node(EAST_A);
+    assert_eq!(node.conntrack.outlived(&node.network), [(pod(EAST_WORKER), Protocol::Tcp, 8080)].into());
+    goes_on(&mut clusters, &stream);
+    for packet in [udp(client(4001), (ip(WEB), 80)), call(4002, SYN)] {
+        let told = clusters.pod_sends(WEST_WORKER, packet).told();
+        assert!(told.ends_with("east/gw-a dropped, blackhole 10.102.0.0/16 in table 7401"), "{told}");
+    }
+}
+
+#[test]
+fn when_an_endpoint_goes_the_answers_of_its_tcp_flows_still_come_from_the_service() {
+    let mut clusters = Clusters::usual();
+    let [stream, _] = one_of_each(&mut clusters);
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        clusters.export(&service(ip(WEB), protocol, &[EAST_B]));
+    }
+    assert_eq!(forget_orphans(&mut clusters), [Tuple::of(&udp(client(4001), (ip(WEB), 80)))]);
+    goes_on(&mut clusters, &stream);
+}
+
+#[test]
+fn transit_of_a_pod_that_served_once_is_still_not_tracked() {
+    let mut clusters = Clusters::usual();
+    one_of_each(&mut clusters);
+    let id = TranslationId::Service { address: ip(WEB), protocol: Protocol::Tcp, port: 80 };
+    clusters.node(EAST_A).network.take(&Item::Translation(id));
+    let flows = clusters.node(EAST_A).conntrack.flows().count();
+    let direct = tcp((pod(WEST_WORKER), 4000), (pod(EAST_WORKER), 9090), SYN);
+    let there = clusters.pod_sends(WEST_WORKER, direct);
+    clusters.pod_sends(EAST_WORKER, answer(&there.packet, SYN_ACK));
+    assert_eq!(clusters.node(EAST_A).conntrack.flows().count(), flows);
 }
 
 #[test]
