@@ -156,6 +156,10 @@ pub fn path(to: &str, version: u32, local: u8, remote: u8) -> What {
     What::Told(Event::PathChosen { cluster: cluster(to), version, pair: (slot(local), slot(remote)) })
 }
 
+pub fn path_dead(to: &str, version: u32) -> What {
+    What::Told(Event::PathDead { cluster: cluster(to), version })
+}
+
 pub fn wrote(by: &str, change: Change, object: Object) -> What {
     What::Wrote { by: place(by), change, key: object.key(), object }
 }

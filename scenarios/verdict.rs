@@ -6,7 +6,7 @@
 //! | `during A..B` | every probe that begins from A to B shows it |
 //! | `always` | the same, from the start to the end |
 //! | `outage` | within the window, the longest time in which no answer arrived is at most the bound. The window's edges count as answers, so an outage that begins before or ends after it is measured only as far as it lies in it; but with no answer at all it fails |
-//! | `unchanged` | it is known at the start of the window, and no fact in the window changes it |
+//! | `unchanged` | it is known at the start of the window, and at no moment of the window anything else: not another one, not none, not dead, not for an instant |
 //! | `settled` | the last plan step, or write other than a renewal or a heartbeat, comes no later than T (or before A) |
 //!
 //! A probe counts for `by` only if it ended before the next act, since an act may break what is under way. What nobody
@@ -198,13 +198,14 @@ impl Evidence<'_> {
             whereabouts.watch(fact);
         }
         let Some(before) = watched(&whereabouts, what) else {
-            return verdict.failed(Some(from), format!("nothing to watch: {} not known", wording::watched(what)));
+            let text = format!("nothing to watch: {} is {}", wording::watched(what), missing(&whereabouts, what));
+            return verdict.failed(Some(from), text);
         };
         for fact in facts.take_while(|fact| fact.at <= to) {
             whereabouts.watch(fact);
             let now = watched(&whereabouts, what);
             if now.as_ref() != Some(&before) {
-                let now = now.unwrap_or("nobody".into());
+                let now = now.unwrap_or_else(|| missing(&whereabouts, what).into());
                 return verdict.failed(Some(fact.at), format!("{before} before, then {now}"));
             }
         }
@@ -236,17 +237,26 @@ impl Evidence<'_> {
     }
 }
 
-/// As text, what `unchanged` compares.
+/// As text, what `unchanged` compares. None: there is none at this moment, see [`missing`].
 fn watched(whereabouts: &Whereabouts, what: &Watched) -> Option<String> {
     match what {
         Watched::ActiveGateway(cluster) => whereabouts.leader(cluster).map(ToString::to_string),
         Watched::PathTo(from, to) => {
-            let (_, (local, remote)) = whereabouts.path(from, to)?;
+            let (_, (local, remote)) = whereabouts.path(from, to).filter(|_| !whereabouts.path_is_dead(from, to))?;
             let name = |cluster, slot| {
                 whereabouts.node_of_slot(cluster, slot).map_or(format!("slot {slot}"), ToString::to_string)
             };
             Some(format!("{} - {}", name(from, local), name(to, remote)))
         }
+    }
+}
+
+/// Why there is nothing to compare.
+fn missing(whereabouts: &Whereabouts, what: &Watched) -> &'static str {
+    match what {
+        Watched::ActiveGateway(_) => "nobody",
+        Watched::PathTo(from, to) if whereabouts.path_is_dead(from, to) => "dead",
+        Watched::PathTo(..) => "not known",
     }
 }
 

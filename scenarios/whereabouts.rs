@@ -44,6 +44,8 @@ struct Telling {
     /// Grows with each telling: of equal versions the latest counts.
     order: u64,
     pair: (Slot, Slot),
+    /// It has not told since that this version is dead.
+    lives: bool,
 }
 
 /// See the module.
@@ -93,6 +95,15 @@ impl Whereabouts {
     pub fn path(&self, from: &ClusterId, to: &ClusterId) -> Option<(u32, (Slot, Slot))> {
         let telling = self.paths.get(&(from.clone(), to.clone()))?.values().max()?;
         Some((telling.version, telling.pair))
+    }
+
+    /// Whether the path from one cluster to another was told dead, by any daemon of `from` that still runs and has not
+    /// told otherwise since.
+    #[must_use]
+    pub fn path_is_dead(&self, from: &ClusterId, to: &ClusterId) -> bool {
+        let Some((version, _)) = self.path(from, to) else { return false };
+        let told = self.paths.get(&(from.clone(), to.clone()));
+        told.is_some_and(|told| told.values().any(|telling| telling.version == version && !telling.lives))
     }
 
     /// The node that has this slot.
@@ -146,11 +157,18 @@ impl Whereabouts {
             Event::StoodDown { .. } => self.no_longer_leads(cluster, node),
             Event::PathChosen { cluster: to, version, pair } => {
                 self.tellings += 1;
-                let telling = Telling { version: *version, order: self.tellings, pair: *pair };
+                let telling = Telling { version: *version, order: self.tellings, pair: *pair, lives: true };
                 let told = self.paths.entry((cluster.clone(), to.clone())).or_default();
                 told.insert((node.clone(), daemon), telling);
             }
-            Event::PathDead { .. } | Event::Ignored { .. } => {}
+            Event::PathDead { cluster: to, version } => {
+                let told = self.paths.get_mut(&(cluster.clone(), to.clone()));
+                let telling = told.and_then(|told| told.get_mut(&(node.clone(), daemon)));
+                if let Some(telling) = telling.filter(|telling| telling.version == *version) {
+                    telling.lives = false;
+                }
+            }
+            Event::Ignored { .. } => {}
         }
     }
 

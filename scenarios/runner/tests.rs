@@ -2,7 +2,7 @@
 
 use crate::rehearsal::{
     Rehearsal, act, at, candidates, cluster, connects, elected, fact, failed, fetched, millis, node, outage, path,
-    probed, refused, resolved, resolves, scenario, secs, stood_down, to_web, web, web_service, wrote,
+    path_dead, probed, refused, resolved, resolves, scenario, secs, stood_down, to_web, web, web_service, wrote,
 };
 use crate::{
     Ability, ApiFault, ApiRef, Change, Daemon, Daemons, Expectation, Fact, Fault, Flow, Host, Judgement, Options,
@@ -284,11 +284,35 @@ fn unchanged_watches_the_leader_and_the_path() {
 }
 
 #[test]
+fn a_path_that_died_and_came_back_the_same_is_not_unchanged() {
+    let judged = |more: Vec<Fact>| {
+        let during = When::During(secs(3), secs(9));
+        let way = Expectation::Unchanged { during, what: Watched::PathTo(cluster("west"), cluster("east")) };
+        let mut script = leading();
+        script.extend(more);
+        let verdict = verdict(vec![way], Rehearsal::new(script));
+        (verdict.judgement, verdict.at, verdict.detail)
+    };
+    let by = "west/worker route-agent";
+    let back = fact(secs(6), by, path("east", 1, 1, 1));
+    assert_eq!(
+        judged(vec![fact(secs(5), by, path_dead("east", 1)), back.clone()]),
+        (Judgement::Failed, Some(secs(5)), "gw-a - slot 1 before, then dead".into())
+    );
+    // Dead and back before the window, or a version that nobody uses any more: nothing changed within it.
+    let before = vec![fact(millis(2_500), by, path_dead("east", 1)), fact(millis(2_600), by, path("east", 1, 1, 1))];
+    assert_eq!(judged(before).0, Judgement::Met);
+    assert_eq!(judged(vec![fact(secs(5), "west/gw-b gateway", path_dead("east", 0)), back]).0, Judgement::Met);
+    let still_dead = judged(vec![fact(millis(2_500), by, path_dead("east", 1))]);
+    assert_eq!(still_dead, (Judgement::Failed, Some(secs(3)), "nothing to watch: west/path-to-east is dead".into()));
+}
+
+#[test]
 fn unchanged_needs_something_to_watch() {
     let nobody = Expectation::Unchanged { during: When::Always, what: Watched::ActiveGateway(cluster("west")) };
     let verdict = verdict(vec![nobody], Rehearsal::new(vec![]));
     assert_eq!(verdict.judgement, Judgement::Failed);
-    assert_eq!(verdict.detail, "nothing to watch: west/active-gateway not known");
+    assert_eq!(verdict.detail, "nothing to watch: west/active-gateway is nobody");
 }
 
 #[test]
