@@ -11,6 +11,7 @@
 mod addresses;
 pub mod bounds;
 mod casting;
+mod continuity;
 mod exports;
 mod fact;
 pub mod format;

@@ -1,10 +1,11 @@
 //! The timeline: a run on one screen. Acts, power, processes, leadership, paths, announcements, DNS tables and flows, one
-//! line for each change; what merely goes on is left out, and what many tell is said once.
+//! line for each change, in the order in which they happened or could be observed, so that a cause stands before its
+//! effect; what merely goes on is left out, and what many tell is said once.
 
-use crate::probing::{stream_of_probe, streams};
+use crate::continuity;
 use crate::whereabouts::Whereabouts;
-use crate::wording::{node, probe, seconds};
-use crate::{Change, Fact, Outcome, Place, Scenario, What, trace};
+use crate::wording::seconds;
+use crate::{Change, Fact, Place, Scenario, What};
 use core::fmt::Write as _;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +15,11 @@ use tombolo_core::roles::Event;
 
 /// What the columns and words of a timeline mean.
 pub const LEGEND: &str = "\
-time     seconds since the start; of a flow: when the first probe of a run began
+time     seconds since the start: when it happened or could be observed
 act      a line of the scenario's timeline      power    a node goes off or on         process  daemons end or start
 leader   who announces for a cluster            path     the pair of gateways in use   api      an object came or went
-dns      what a DNS server can answer           flow     probes with one outcome, as one line
+dns      what a DNS server can answer
+flow     works: its first answer   cut: no answer for 100ms   back: the next answer, and how long there was none before it
 ";
 
 /// Tellings of one thing within this time are one line.
@@ -30,7 +32,9 @@ pub fn timeline(scenario: &Scenario, facts: &[Fact]) -> String {
     changes(facts, &mut entries);
     processes(facts, &mut entries);
     paths(facts, &mut entries);
-    flows(scenario, facts, &mut entries);
+    let flows = continuity::of_flows(scenario, facts);
+    entries.extend(flows.into_iter().map(|(at, text)| Entry { at, kind: "flow", text }));
+    // What is simultaneous stays in this order: an act comes before what follows from it, a flow after all.
     entries.sort_by_key(|entry: &Entry| entry.at);
     let mut text = String::from(LEGEND);
     text.push('\n');
@@ -127,22 +131,28 @@ fn processes(facts: &[Fact], entries: &mut Vec<Entry>) {
 struct Choice {
     clusters: (ClusterId, ClusterId),
     version: u32,
+    /// How often whoever tells it had told it dead before.
+    deaths: usize,
     /// None: this version is dead.
     pair: Option<(Slot, Slot)>,
 }
 
-fn choice(fact: &Fact) -> Option<Choice> {
+/// The choice that a fact tells; `deaths` are counted for each teller.
+fn choice<'a>(fact: &'a Fact, deaths: &mut BTreeMap<(&'a Place, &'a ClusterId, u32), usize>) -> Option<Choice> {
     let (What::Told(event), Place::Daemon(own, ..)) = (&fact.what, &fact.place) else { return None };
     let (other, version, pair) = match event {
         Event::PathChosen { cluster, version, pair } => (cluster, *version, Some(*pair)),
         Event::PathDead { cluster, version } => (cluster, *version, None),
         Event::Elected(_) | Event::StoodDown { .. } | Event::Ignored { .. } => return None,
     };
+    let count = deaths.entry((&fact.place, other, version)).or_default();
+    let deaths = *count;
+    *count += usize::from(pair.is_none());
     Some(if own < other {
-        Choice { clusters: (own.clone(), other.clone()), version, pair }
+        Choice { clusters: (own.clone(), other.clone()), version, deaths, pair }
     } else {
         let pair = pair.map(|(local, remote)| (remote, local));
-        Choice { clusters: (other.clone(), own.clone()), version, pair }
+        Choice { clusters: (other.clone(), own.clone()), version, deaths, pair }
     })
 }
 
@@ -151,12 +161,13 @@ fn paths(facts: &[Fact], entries: &mut Vec<Entry>) {
     let mut whereabouts = Whereabouts::default();
     facts.iter().for_each(|fact| whereabouts.watch(fact));
     let mut tellings: BTreeMap<Choice, Vec<&Fact>> = BTreeMap::new();
+    let mut deaths = BTreeMap::new();
     for fact in facts {
-        if let Some(choice) = choice(fact) {
+        if let Some(choice) = choice(fact, &mut deaths) {
             tellings.entry(choice).or_default().push(fact);
         }
     }
-    for (Choice { clusters: (one, other), version, pair }, told) in tellings {
+    for (Choice { clusters: (one, other), version, pair, .. }, told) in tellings {
         let Some(first) = told.first() else { continue };
         let story = told.iter().take_while(|fact| fact.at <= first.at + ONE_STORY).collect::<Vec<_>>();
         let who = story.iter().map(|fact| &fact.place).collect::<BTreeSet<_>>().len();
@@ -174,57 +185,12 @@ fn paths(facts: &[Fact], entries: &mut Vec<Entry>) {
     }
 }
 
-/// Probes in a row with one outcome.
-struct Row {
-    began: Duration,
-    outcome: String,
-    /// Why the first of them failed.
-    because: Option<String>,
-    probes: usize,
-}
-
-fn flows(scenario: &Scenario, facts: &[Fact], entries: &mut Vec<Entry>) {
-    let mut probes = BTreeMap::new();
-    for fact in facts {
-        if let What::Probed { id, began, outcome } = &fact.what {
-            probes.insert(*id, (*began, outcome));
-        }
-    }
-    for (index, stream) in streams(scenario).iter().enumerate() {
-        let mut rows: Vec<Row> = Vec::new();
-        for (_, (began, outcome)) in probes.iter().filter(|(id, _)| stream_of_probe(**id) == index) {
-            let (words, because) = in_short(outcome);
-            match rows.last_mut() {
-                Some(row) if row.outcome == words => row.probes += 1,
-                _ => rows.push(Row { began: *began, outcome: words, because, probes: 1 }),
-            }
-        }
-        let held = if stream.held { ", held" } else { "" };
-        let flow = format!("{} to {}{held}", node(&stream.from), probe(&stream.to));
-        for (row, next) in rows.iter().zip(rows.iter().skip(1).map(Some).chain([None])) {
-            let span =
-                next.map_or(String::new(), |next| format!(" for {}", seconds(next.began.saturating_sub(row.began))));
-            let because = row.because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
-            let text = format!("{flow} {}{span}, {} probes{because}", row.outcome, row.probes);
-            entries.push(Entry { at: row.began, kind: "flow", text });
-        }
-    }
-}
-
-fn in_short(outcome: &Outcome) -> (String, Option<String>) {
-    match outcome {
-        Outcome::Fetched { .. } => ("works".into(), None),
-        Outcome::Failed { because } => ("fails".into(), Some(because.clone())),
-        Outcome::Resolved { .. } => (format!("gives {}", trace::outcome(outcome)), None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rehearsal::{
-        Rehearsal, act, at, candidates, connects, elected, endpoint, fact, failed, fetched, millis, path, resolved,
-        resolves, scenario, secs, web_import, wrote,
+        Rehearsal, act, at, candidates, connects, elected, endpoint, fact, failed, fetched, millis, path, path_dead,
+        resolved, resolves, scenario, secs, web_import, wrote,
     };
     use crate::{Options, ProbeTarget, Verb, When, run};
 
@@ -264,11 +230,7 @@ mod tests {
         }
         // One that has restarted tells what all know.
         facts.push(fact(millis(31_500), "west/gw-a gateway", path("east", 2, 2, 1)));
-        facts.push(fact(
-            millis(20_405),
-            "east/gw-a gateway",
-            What::Told(Event::PathDead { cluster: crate::rehearsal::cluster("west"), version: 1 }),
-        ));
+        facts.push(fact(millis(20_405), "east/gw-a gateway", path_dead("west", 1)));
         facts.push(fact(millis(36_300), "west/gw-b gateway", elected(1_700_000_036)));
         facts.push(fact(millis(30_450), "west/gw-a gateway", What::Process(true)));
         facts.push(fact(millis(33_000), "west/worker dns", What::Process(false)));
@@ -296,5 +258,30 @@ mod tests {
         let report = run(&scenario, &mut stage, &Options::default());
         assert_eq!(report.failures, []);
         insta::assert_snapshot!(timeline(&scenario, &report.facts));
+    }
+
+    #[test]
+    fn the_legend_has_the_number_in_force() {
+        assert!(LEGEND.contains(&format!("no answer for {} ", crate::wording::brief(continuity::MISSING))));
+    }
+
+    #[test]
+    fn a_path_that_died_and_came_back_the_same_is_told() {
+        let by = "west/gw-a gateway";
+        let facts = [
+            fact(secs(1), by, path("east", 1, 1, 1)),
+            fact(secs(20), by, path_dead("east", 1)),
+            fact(secs(25), by, path("east", 1, 1, 1)),
+        ];
+        let text = timeline(&scenario(vec![], vec![]), &facts);
+        let lines = text.lines().filter(|line| line.contains("s  path  ")).map(str::trim).collect::<Vec<_>>();
+        assert_eq!(
+            lines,
+            [
+                "1.000s  path     east/slot 1 - west/slot 1, version 1; told by 1, the last at 1.000s",
+                "20.000s  path     east - west is dead, routes stay, version 1; told by 1, the last at 20.000s",
+                "25.000s  path     east/slot 1 - west/slot 1, version 1; told by 1, the last at 25.000s",
+            ]
+        );
     }
 }

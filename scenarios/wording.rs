@@ -1,5 +1,6 @@
 //! How times, references, acts and expectations read in tables, traces and messages: as a scenario file writes them.
 
+use crate::probing::Stream;
 use crate::{
     ApiFault, Daemons, Expectation, Flow, NodeRef, ProbeTarget, Side, Target, Verb, Watched, When, Which, Workload,
 };
@@ -61,6 +62,13 @@ pub fn probe(probe: &ProbeTarget) -> String {
         ProbeTarget::Fetch(to) => target(to),
         ProbeTarget::Resolve(name) => format!("dns {name}"),
     }
+}
+
+/// Who asks whom, of a stream of probes.
+#[must_use]
+pub fn stream(stream: &Stream) -> String {
+    let held = if stream.held { " (held flow)" } else { "" };
+    format!("{} to {}{held}", node(&stream.from), probe(&stream.to))
 }
 
 /// As `by 10s`, `during 20s..60s`, `always`.
