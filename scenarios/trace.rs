@@ -1,13 +1,19 @@
 //! The trace: one line for each fact, in fixed columns, and a running hash over all lines. Two runs with one seed print
 //! the same hash, or something in them was left to chance.
+//!
+//! The hash is taken over [`line`] alone. What [`text`] adds for a reader (the legend, names in brackets) is not in it.
 
-use crate::wording::seconds;
-use crate::{Change, Fact, Outcome, ProbeId, What};
-use core::fmt;
+use crate::probing::{stream_of, streams};
+use crate::whereabouts::Whereabouts;
+use crate::wording::{self, seconds};
+use crate::{Change, Fact, Outcome, Place, ProbeId, Scenario, What};
+use core::fmt::{self, Write as _};
 use core::time::Duration;
 use serde::{Serialize, Serializer};
+use tombolo_core::base::ClusterId;
 use tombolo_core::base::hash::{fnv1a, fnv1a_more};
 use tombolo_core::model::{Candidates, EndpointSlice, ExportRecord, Gateway, Import, Lease, Object, Port, Service};
+use tombolo_core::roles::Event;
 
 /// What the columns and words of a trace mean.
 pub const LEGEND: &str = "\
@@ -17,6 +23,7 @@ place      world: the scenario's own doing; <cluster>/<node>: its kernel or its 
 what       =>  an act of the timeline           !   a daemon tells (election, path)
            +   object or route is new           *   object has another content     -   object or route is gone
            ?   a probe ended: p<stream>.<number>, when it began, what came of it
+           [ ] the nodes that are meant, for a reader
 ";
 
 /// Hash of a trace.
@@ -53,16 +60,57 @@ impl Serialize for TraceHash {
     }
 }
 
-/// The trace as text, with its legend.
+/// The trace as text, with its legend: what each stream of probes looks at and for which expectations, and which node has
+/// which slot.
 #[must_use]
-pub fn text(facts: &[Fact]) -> String {
+pub fn text(scenario: &Scenario, facts: &[Fact]) -> String {
     let mut text = String::from(LEGEND);
+    let mut last = Whereabouts::default();
+    facts.iter().for_each(|fact| last.watch(fact));
+    legend_of_slots(scenario, &last, &mut text);
+    legend_of_probes(scenario, &mut text);
     text.push('\n');
+    let mut now = Whereabouts::default();
     for fact in facts {
+        now.watch(fact);
         text.push_str(&line(fact));
+        text.push_str(&names(fact, &now, &last).unwrap_or_default());
         text.push('\n');
     }
     text
+}
+
+fn legend_of_slots(scenario: &Scenario, last: &Whereabouts, text: &mut String) {
+    let slots_of = |cluster| last.slots(cluster).map(|(slot, node)| format!("{slot} {node}")).collect::<Vec<_>>();
+    let known = scenario.clusters.keys().map(|cluster| (cluster, slots_of(cluster))).filter(|(_, all)| !all.is_empty());
+    let known = known.map(|(cluster, all)| format!("{cluster}: {}", all.join(", "))).collect::<Vec<_>>();
+    if !known.is_empty() {
+        let _ = writeln!(text, "slots      candidates as last announced: {}", known.join("; "));
+    }
+}
+
+fn legend_of_probes(scenario: &Scenario, text: &mut String) {
+    let streams = streams(scenario);
+    for (index, stream) in streams.iter().enumerate() {
+        let _ = writeln!(text, "{:<10} {}", format!("p{index}"), wording::stream(stream));
+        for expectation in scenario.expect.iter().filter(|e| stream_of(&streams, e) == Some(index)) {
+            let _ = writeln!(text, "             {}", wording::expectation(expectation));
+        }
+    }
+}
+
+/// The nodes behind the slots of a path.
+fn names(fact: &Fact, now: &Whereabouts, last: &Whereabouts) -> Option<String> {
+    let (What::Told(Event::PathChosen { cluster, pair: (local, remote), .. }), Place::Daemon(own, ..)) =
+        (&fact.what, &fact.place)
+    else {
+        return None;
+    };
+    let name = |cluster: &ClusterId, slot| {
+        let node = now.node_of_slot(cluster, slot).or_else(|| last.node_of_slot(cluster, slot))?;
+        Some(format!("{cluster}/{node}"))
+    };
+    Some(format!(" [{} - {}]", name(own, *local)?, name(cluster, *remote)?))
 }
 
 /// One fact as a line.
@@ -232,9 +280,10 @@ fn import(o: &Import) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::When;
     use crate::rehearsal::{
-        applied, candidates, elected, endpoint, fact, failed, gateway, lease, millis, path, place, probed, resolved,
-        secs, stood_down, web_import, web_record, web_service, wrote,
+        applied, candidates, connects, elected, endpoint, fact, failed, gateway, lease, millis, outage, path, place,
+        probed, resolved, resolves, scenario, secs, stood_down, web_import, web_record, web_service, wrote,
     };
     use tombolo_core::model::Reach;
 
@@ -267,6 +316,21 @@ mod tests {
             fact(secs(120), by, stood_down(1_700_000_001)),
         ];
         assert_eq!(place("broker api").to_string(), "broker api");
-        insta::assert_snapshot!(text(&facts));
+        let expect =
+            vec![connects(When::By(secs(10))), outage(20, 60, secs(1)), resolves(When::Always, "NOERROR", vec![])];
+        insta::assert_snapshot!(text(&scenario(vec![], expect), &facts));
+    }
+
+    #[test]
+    fn what_is_added_for_a_reader_is_not_in_the_hash() {
+        let facts = [
+            fact(secs(1), "broker api", wrote("west/gw-a gateway", Change::Created, candidates("west", 1, &["gw-a"]))),
+            fact(secs(1), "broker api", wrote("east/gw-a gateway", Change::Created, candidates("east", 1, &["gw-a"]))),
+            fact(secs(2), "west/worker route-agent", path("east", 1, 1, 1)),
+        ];
+        assert!(text(&scenario(vec![], vec![]), &facts).ends_with("is now 1-1 (version 1) [west/gw-a - east/gw-a]\n"));
+        let lines = facts.iter().fold(String::new(), |all, fact| all + &line(fact) + "\n");
+        assert_eq!(TraceHash::of(&facts), TraceHash(fnv1a(lines.as_bytes())));
+        assert!(!lines.contains('['));
     }
 }

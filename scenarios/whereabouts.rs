@@ -112,6 +112,11 @@ impl Whereabouts {
         self.slots.get(cluster)?.1.get(&slot)
     }
 
+    /// The candidates of a cluster as last announced.
+    pub fn slots(&self, cluster: &ClusterId) -> impl Iterator<Item = (Slot, &NodeName)> {
+        self.slots.get(cluster).into_iter().flat_map(|(_, by_slot)| by_slot).map(|(slot, node)| (*slot, node))
+    }
+
     /// Whether a node is powered off.
     #[must_use]
     pub fn is_off(&self, cluster: &ClusterId, node: &NodeName) -> bool {

@@ -126,7 +126,7 @@ impl Teller<'_> {
             return Ok(());
         }
         if self.asked.trace {
-            output::say(&trace::text(&report.facts));
+            output::say(&trace::text(&job.entry.scenario, &report.facts));
         }
         if self.asked.timeline {
             output::say(&timeline(&job.entry.scenario, &report.facts));
