@@ -40,3 +40,7 @@ pub const NAME_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Addresses of a cluster whose data path is lost leave the answers within this (ARCHITECTURE section 8: 3 s), plus the
 /// time in which the loss is written down and read again.
 pub const LOST_HIDDEN_WITHIN: Duration = Duration::from_secs(4);
+
+/// A daemon gives up a request to an API that is not answered within this (`daemons/kube`, and both speeds of the
+/// simulator). An API that is slower is as unreachable to them as one that is down, though it carries out what it is asked.
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);

@@ -370,6 +370,12 @@ impl Stage for Rehearsal {
 
 /// What an invariant says to these facts.
 pub fn broken(invariant: &mut dyn crate::invariants::Invariant, facts: &[Fact], ended: Duration) -> Vec<String> {
-    let violations = crate::invariants::watch_all(invariant, facts, ended);
-    violations.into_iter().map(|violation| violation.text).collect()
+    let seen = crate::invariants::watch_all(invariant, facts, ended);
+    seen.violations.into_iter().map(|violation| violation.text).collect()
+}
+
+/// When and why an invariant does not watch these facts.
+pub fn excused(invariant: &mut dyn crate::invariants::Invariant, facts: &[Fact], ended: Duration) -> Vec<String> {
+    let seen = crate::invariants::watch_all(invariant, facts, ended);
+    seen.excuses.iter().map(ToString::to_string).collect()
 }

@@ -1,12 +1,16 @@
 //! What a run has shown: verdicts, violations, and the trace they were read from. One form in every world.
 
-use crate::invariants::Violation;
+use crate::invariants::{Excuse, Violation};
 use crate::verdict::{Judgement, Verdict};
 use crate::wording::seconds;
 use crate::{Fact, TraceHash};
 use core::fmt::Write as _;
 use core::time::Duration;
 use serde::{Serialize, Serializer};
+
+/// What the columns of the verdict table mean; `scenarios/README.md` has it at length.
+const LEGEND: &str =
+    "          at: since when it holds; of an outage, its start; if FAILED, when first seen   measured: longest outage";
 
 /// Something that the run itself could not do. A run with one of these has failed, whatever the verdicts say.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -27,6 +31,8 @@ pub struct Watch {
     pub stands_for: &'static str,
     /// How often it was broken; only the first few are told in [`Report::violations`].
     pub broken: u64,
+    /// When it did not watch, and why.
+    pub excuses: Vec<Excuse>,
 }
 
 /// See the module.
@@ -91,6 +97,9 @@ impl Report {
             let judgement = if watch.broken == 0 { Judgement::Met } else { Judgement::Failed };
             let times = if watch.broken == 0 { String::new() } else { format!("  broken {} times", watch.broken) };
             let _ = writeln!(text, "  {:<8}always: {}{times}", judgement.word(), watch.invariant);
+            for excuse in &watch.excuses {
+                let _ = writeln!(text, "  {:<8}  excused {excuse}", "");
+            }
         }
         for violation in &self.violations {
             let _ =
@@ -108,6 +117,7 @@ impl Report {
     }
 
     fn write_verdicts(&self, text: &mut String) {
+        let _ = writeln!(text, "{LEGEND}");
         let width = self.verdicts.iter().map(|v| v.expectation.chars().count()).max().unwrap_or(0).max(11);
         let _ = writeln!(
             text,

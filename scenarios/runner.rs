@@ -227,13 +227,14 @@ impl<'a> Run<'a> {
         let mut watches = Vec::new();
         let mut violations = Vec::new();
         for mut invariant in invariants::all(self.scenario) {
-            let broken = invariants::watch_all(invariant.as_mut(), &self.facts, self.ended);
+            let seen = invariants::watch_all(invariant.as_mut(), &self.facts, self.ended);
             watches.push(Watch {
                 invariant: invariant.name(),
                 stands_for: invariant.stands_for(),
-                broken: broken.len() as u64,
+                broken: seen.violations.len() as u64,
+                excuses: seen.excuses,
             });
-            violations.extend(broken.into_iter().take(VIOLATIONS_TOLD));
+            violations.extend(seen.violations.into_iter().take(VIOLATIONS_TOLD));
         }
         (watches, violations)
     }

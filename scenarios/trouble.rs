@@ -2,7 +2,8 @@
 //!
 //! Cuts and APIs are read from the timeline, nodes and daemons from the facts, since the timeline may name them by role.
 
-use crate::{Act, ApiFault, ApiRef, Daemon, Fact, Place, Scenario, Side, Verb, What};
+use crate::bounds::REQUEST_DEADLINE;
+use crate::{Act, ApiFault, ApiRef, Daemon, Fact, Place, Scenario, Side, Verb, What, wording};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tombolo_core::base::{ClusterId, NodeName};
@@ -106,6 +107,52 @@ impl Trouble {
     /// For how long nothing was done, whether or not something stays broken.
     pub(crate) fn still_for(&self, now: Duration) -> Duration {
         now.saturating_sub(self.last)
+    }
+
+    /// What is broken, in words.
+    pub(crate) fn says(&self) -> Option<String> {
+        let all = self.of_machines().chain(self.of_cuts(|_| true)).chain(self.of_apis_themselves()).collect::<Vec<_>>();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// Which APIs are in trouble, in words.
+    pub(crate) fn says_of_apis(&self) -> Option<String> {
+        let all = self.of_cuts(is_of_api).chain(self.of_apis_themselves()).collect::<Vec<_>>();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// What is broken beyond APIs, in words.
+    pub(crate) fn says_beyond_apis(&self) -> Option<String> {
+        let all = self.of_machines().chain(self.of_cuts(|cut| !is_of_api(cut))).collect::<Vec<_>>();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// That something was done too lately, in words, if it was.
+    pub(crate) fn says_lately(&self, now: Duration, within: Duration) -> Option<String> {
+        let since = if self.last.is_zero() { "the start" } else { "the last act" };
+        (self.still_for(now) < within).then(|| format!("less than {} since {since}", wording::brief(within)))
+    }
+
+    fn of_machines(&self) -> impl Iterator<Item = String> {
+        let off = self.off.iter().map(|(cluster, node)| format!("{cluster}/{node} is off"));
+        let dead = self.dead.iter().filter(|(cluster, node, _)| !self.off.contains(&(cluster.clone(), node.clone())));
+        off.chain(dead.map(|(cluster, node, daemon)| format!("{cluster}/{node} {daemon} does not run")))
+    }
+
+    fn of_cuts(&self, which: impl Fn(&(Side, Side)) -> bool) -> impl Iterator<Item = String> {
+        let between = |(a, b): &(Side, Side)| format!("{} and {} are cut", wording::side(a), wording::side(b));
+        self.cuts.iter().filter(move |cut| which(cut)).map(between)
+    }
+
+    fn of_apis_themselves(&self) -> impl Iterator<Item = String> {
+        self.apis.iter().map(|(api, fault)| {
+            let beyond = if matches!(fault, ApiFault::Slow(by) if *by >= REQUEST_DEADLINE) {
+                format!(", beyond the {} after which a request is given up", wording::brief(REQUEST_DEADLINE))
+            } else {
+                String::new()
+            };
+            format!("{api} api {}{beyond}", wording::api_fault(fault))
+        })
     }
 
     fn beyond_apis(&mut self, at: Duration) {
@@ -216,6 +263,27 @@ mod tests {
         let heal = Verb::Heal { from: east, to: Side::Cluster(cluster("west")) };
         assert!(after(vec![act(1, cut.clone())], &[], 2).in_force());
         assert!(!after(vec![act(1, cut), act(2, heal)], &[], 2).in_force());
+    }
+
+    #[test]
+    fn trouble_is_told_in_words() {
+        let slow = |by| act(1, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Slow(secs(by))));
+        assert_eq!(
+            after(vec![slow(6)], &[], 2).says_of_apis().as_deref(),
+            Some("west api slow by 6s, beyond the 5s after which a request is given up")
+        );
+        assert_eq!(after(vec![slow(4)], &[], 2).says().as_deref(), Some("west api slow by 4s"));
+        let off = fact(secs(5), "west/gw-a", What::Power(false));
+        let both = after(vec![broker_cut(5)], &[fact(secs(5), "west/gw-a gateway", What::Process(false)), off], 6);
+        assert_eq!(both.says().as_deref(), Some("west/gw-a is off, west and broker api are cut"));
+        assert_eq!(both.says_beyond_apis().as_deref(), Some("west/gw-a is off"));
+        assert_eq!(both.says_of_apis().as_deref(), Some("west and broker api are cut"));
+        assert_eq!(both.says_lately(secs(7), secs(10)).as_deref(), Some("less than 10s since the last act"));
+        assert_eq!(both.says_lately(secs(15), secs(10)), None);
+        assert_eq!(
+            after(vec![], &[], 3).says_lately(secs(3), secs(10)).as_deref(),
+            Some("less than 10s since the start")
+        );
     }
 
     #[test]

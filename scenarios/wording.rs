@@ -149,12 +149,17 @@ pub fn named_by(name: &str, workloads: &[Workload]) -> Option<(ServiceKey, Optio
     })
 }
 
-fn side(side: &Side) -> String {
+pub(crate) fn side(side: &Side) -> String {
     match side {
         Side::Node(at) => node(at),
         Side::Cluster(cluster) => cluster.to_string(),
         Side::Api(api) => format!("{api} api"),
     }
+}
+
+/// That an API forgot everything lately.
+pub(crate) fn emptied(within: Duration) -> String {
+    format!("an API restarted with nothing stored less than {} ago", brief(within))
 }
 
 fn daemons(daemons: Daemons) -> String {
@@ -164,7 +169,7 @@ fn daemons(daemons: Daemons) -> String {
     }
 }
 
-fn api_fault(fault: &ApiFault) -> String {
+pub(crate) fn api_fault(fault: &ApiFault) -> String {
     match fault {
         ApiFault::Healthy => "healthy".into(),
         ApiFault::Slow(by) => format!("slow by {}", brief(*by)),

@@ -109,6 +109,14 @@ impl Invariant for Converges {
         Some(Violation { invariant: NAME, at: fact.at, text })
     }
 
+    fn excuse(&mut self, at: Duration) -> Option<String> {
+        self.trouble.advance(at);
+        if self.watched.is_empty() {
+            return Some("no flow is expected to connect".into());
+        }
+        self.trouble.says().or_else(|| self.trouble.says_lately(at, CONVERGED_WITHIN))
+    }
+
     fn end(&mut self, _: Duration) -> Vec<Violation> {
         Vec::new()
     }
@@ -177,6 +185,21 @@ mod tests {
         assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)), [""; 0]);
         facts.extend([tried(24, failed("lost")), tried(25, failed("lost"))]);
         assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)).len(), 1);
+    }
+
+    #[test]
+    fn it_says_when_it_does_not_watch() {
+        let facts = [power(20, false), power(30, true), tried(41, fetched())];
+        let excuses =
+            |expect| crate::rehearsal::excused(&mut Converges::of(&scenario(repaired(), expect)), &facts, secs(60));
+        assert_eq!(
+            excuses(vec![connects(When::By(secs(10)))]),
+            [
+                "0.000s..10.000s: less than 10s since the start",
+                "20.000s..40.000s: west/gw-a is off; less than 10s since the last act",
+            ]
+        );
+        assert_eq!(excuses(vec![]), ["0.000s..60.000s: no flow is expected to connect"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::exports::Exports;
 use crate::mirror::Mirror;
 use crate::steps::{RouteStep, route_step};
 use crate::trouble::Trouble;
+use crate::wording::{self, brief};
 use crate::{Change, Fact, Place, Scenario, What};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +71,22 @@ impl Invariant for CutIsNotDead {
         };
         let text = format!("{}: {}, while an API was in trouble", fact.place, text?);
         Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn excuse(&mut self, at: Duration) -> Option<String> {
+        self.trouble.advance(at);
+        let within = CONVERGED_WITHIN;
+        if !self.trouble.apis_lately(at, within) {
+            return None;
+        }
+        if self.trouble.emptied_lately(at, within) {
+            return Some(wording::emptied(within));
+        }
+        if !self.trouble.beyond_apis_lately(at, within) {
+            return None;
+        }
+        let beyond = self.trouble.says_beyond_apis().map(|beyond| format!("of routes: {beyond}"));
+        beyond.or_else(|| Some(format!("of routes: more than an API was broken less than {} ago", brief(within))))
     }
 
     fn end(&mut self, _: Duration) -> Vec<Violation> {
@@ -228,6 +245,9 @@ mod tests {
         facts.push(fact(secs(25), "west/gw-a", What::Power(false)));
         facts.push(fact(secs(26), "west/worker", applied(&[&format!("- {ROUTE}")])));
         assert_eq!(watch(broker_down(), &facts), [""; 0]);
+        let mut invariant = CutIsNotDead::of(&scenario(broker_down(), vec![]));
+        let excuses = crate::rehearsal::excused(&mut invariant, &facts, secs(60));
+        assert_eq!(excuses, ["25.000s..50.000s: of routes: west/gw-a is off"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::exports::Exports;
 use crate::mirror::Mirror;
 use crate::probing::{Stream, stream_of_probe, streams};
 use crate::trouble::Trouble;
-use crate::wording::{named_by, seconds};
+use crate::wording::{self, brief, named_by, seconds};
 use crate::{ApiRef, Daemon, Fact, Outcome, Place, Scenario, What, Workload};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +98,19 @@ impl Invariant for DnsNeverLies {
             self.resolved.insert((asking, key), *began);
         }
         Some(Violation { invariant: NAME, at: fact.at, text: text? })
+    }
+
+    fn excuse(&mut self, at: Duration) -> Option<String> {
+        self.trouble.advance(at);
+        if self.trouble.emptied_lately(at, CONVERGED_WITHIN) {
+            return Some(wording::emptied(CONVERGED_WITHIN));
+        }
+        if !self.trouble.apis_lately(at, CONVERGED_WITHIN) {
+            return None;
+        }
+        let apis =
+            self.trouble.says_of_apis().map(|apis| format!("of addresses behind a lost path and of new names: {apis}"));
+        apis.or_else(|| Some(format!("less than {} since an API was in trouble", brief(CONVERGED_WITHIN))))
     }
 
     fn end(&mut self, _: Duration) -> Vec<Violation> {
@@ -321,6 +334,9 @@ mod tests {
         let mut facts = working();
         facts.push(asked(25, "NXDOMAIN", &[]));
         assert_eq!(watch(emptied.clone(), &facts), [""; 0]);
+        let mut invariant = DnsNeverLies::of(&scenario(emptied.clone(), vec![]));
+        let excuses = crate::rehearsal::excused(&mut invariant, &facts, secs(60));
+        assert_eq!(excuses, ["20.000s..30.000s: an API restarted with nothing stored less than 10s ago"]);
         facts.push(asked(31, "NXDOMAIN", &[]));
         assert_eq!(watch(emptied, &facts).len(), 1);
     }

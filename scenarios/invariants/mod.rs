@@ -12,8 +12,11 @@ mod no_flap;
 mod no_lost_delete;
 mod one_announcer;
 
+use crate::bounds::PROBE_EVERY;
 use crate::report::as_millis;
+use crate::wording::seconds;
 use crate::{Fact, Scenario};
+use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
 
@@ -29,6 +32,34 @@ pub struct Violation {
     pub text: String,
 }
 
+/// A time in which an invariant did not watch, or not all that it watches otherwise.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Excuse {
+    /// From here.
+    #[serde(rename = "from_ms", serialize_with = "as_millis")]
+    pub from: Duration,
+    /// To here.
+    #[serde(rename = "to_ms", serialize_with = "as_millis")]
+    pub to: Duration,
+    /// Why, each reason once, in order of time.
+    pub because: Vec<String>,
+}
+
+impl fmt::Display for Excuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}: {}", seconds(self.from), seconds(self.to), self.because.join("; "))
+    }
+}
+
+/// What an invariant saw in a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Where it was broken.
+    pub violations: Vec<Violation>,
+    /// When it did not watch, in order of time.
+    pub excuses: Vec<Excuse>,
+}
+
 /// Something that must always hold.
 pub trait Invariant {
     /// Its name, as ARCHITECTURE section 7 has it.
@@ -37,6 +68,8 @@ pub trait Invariant {
     fn stands_for(&self) -> &'static str;
     /// Shows it the next fact.
     fn watch(&mut self, fact: &Fact) -> Option<Violation>;
+    /// Why it does not watch at this moment, if it does not. Asked between facts, in order of time.
+    fn excuse(&mut self, at: Duration) -> Option<String>;
     /// The run is over; what should have happened by now?
     fn end(&mut self, ended: Duration) -> Vec<Violation>;
 }
@@ -55,11 +88,42 @@ pub fn all(scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
     ]
 }
 
-/// All violations in these facts.
-pub fn watch_all(invariant: &mut dyn Invariant, facts: &[Fact], ended: Duration) -> Vec<Violation> {
-    let mut violations = facts.iter().filter_map(|fact| invariant.watch(fact)).collect::<Vec<_>>();
-    violations.extend(invariant.end(ended));
-    violations
+/// What it says to these facts.
+pub fn watch_all(invariant: &mut dyn Invariant, facts: &[Fact], ended: Duration) -> Seen {
+    let mut seen = Seen::default();
+    let mut next = Duration::ZERO;
+    for fact in facts {
+        seen.look(invariant, &mut next, fact.at);
+        seen.violations.extend(invariant.watch(fact));
+    }
+    seen.look(invariant, &mut next, ended);
+    seen.violations.extend(invariant.end(ended));
+    seen
+}
+
+impl Seen {
+    /// Asks for excuses up to `until`, in the middle of each step, so that it does not matter to which side its ends count.
+    fn look(&mut self, invariant: &mut dyn Invariant, next: &mut Duration, until: Duration) {
+        while *next + PROBE_EVERY / 2 < until {
+            let from = *next;
+            *next += PROBE_EVERY;
+            if let Some(because) = invariant.excuse(from + PROBE_EVERY / 2) {
+                self.excused(from, *next, because);
+            }
+        }
+    }
+
+    fn excused(&mut self, from: Duration, to: Duration, because: String) {
+        match self.excuses.last_mut().filter(|last| last.to == from) {
+            Some(last) => {
+                last.to = to;
+                if !last.because.contains(&because) {
+                    last.because.push(because);
+                }
+            }
+            None => self.excuses.push(Excuse { from, to, because: vec![because] }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -58,6 +58,10 @@ impl Invariant for NoEarlySweep {
         Some(Violation { invariant: NAME, at: fact.at, text })
     }
 
+    fn excuse(&mut self, _: Duration) -> Option<String> {
+        None
+    }
+
     fn end(&mut self, _: Duration) -> Vec<Violation> {
         Vec::new()
     }

@@ -64,6 +64,14 @@ impl Invariant for NoFlap {
         Some(Violation { invariant: NAME, at: fact.at, text })
     }
 
+    fn excuse(&mut self, at: Duration) -> Option<String> {
+        self.trouble.advance(at);
+        if self.lossy {
+            return Some("links lose packets".into());
+        }
+        self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER))
+    }
+
     fn end(&mut self, _: Duration) -> Vec<Violation> {
         Vec::new()
     }
@@ -143,5 +151,18 @@ mod tests {
         let mut facts = life();
         facts.push(fact(secs(61), A, crate::rehearsal::stood_down(5)));
         assert_eq!(watch(vec![slow], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn it_says_when_it_does_not_watch() {
+        let api = |at, fault| act(at, Verb::Api(ApiRef::Cluster(cluster("west")), fault));
+        let timeline = vec![api(40, ApiFault::Slow(secs(6))), api(50, ApiFault::Healthy)];
+        assert_eq!(
+            crate::rehearsal::excused(&mut NoFlap::of(&scenario(timeline, vec![])), &life(), secs(90)),
+            [
+                "0.000s..25.000s: less than 25s since the start",
+                "40.000s..75.000s: west api slow by 6s, beyond the 5s after which a request is given up; less than 25s since the last act",
+            ]
+        );
     }
 }

@@ -77,6 +77,14 @@ impl Invariant for NoLostDelete {
         Some(Violation { invariant: NAME, at: fact.at, text })
     }
 
+    fn excuse(&mut self, at: Duration) -> Option<String> {
+        self.trouble.advance(at);
+        if self.exports.ended(at).is_empty() {
+            return None;
+        }
+        self.trouble.says().or_else(|| self.trouble.says_lately(at, CONVERGED_WITHIN))
+    }
+
     fn end(&mut self, ended: Duration) -> Vec<Violation> {
         self.trouble.advance(ended);
         self.look_after(ended);
@@ -193,6 +201,9 @@ mod tests {
         facts.extend(swept(50));
         let timeline = vec![down, unexport(20), healthy];
         assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
+        let mut invariant = NoLostDelete::of(&scenario(timeline.clone(), vec![]));
+        let excuses = crate::rehearsal::excused(&mut invariant, &facts, secs(60));
+        assert_eq!(excuses, ["20.000s..55.000s: broker api down; less than 10s since the last act"]);
         // The same outage, and the delete is lost.
         assert_eq!(watch(timeline, &exported()).len(), 2);
     }

@@ -50,6 +50,10 @@ impl Invariant for OneAnnouncer {
         Some(Violation { invariant: NAME, at: fact.at, text: text? })
     }
 
+    fn excuse(&mut self, _: Duration) -> Option<String> {
+        None
+    }
+
     fn end(&mut self, _: Duration) -> Vec<Violation> {
         Vec::new()
     }

@@ -435,3 +435,14 @@ fn the_report_reads_as_a_table_and_as_json() {
     insta::assert_snapshot!(report.table());
     insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
 }
+
+#[test]
+fn the_table_says_when_an_invariant_did_not_watch() {
+    let mut stage = Rehearsal::new(leading());
+    let api = |at, fault| act(at, Verb::Api(ApiRef::Cluster(cluster("west")), fault));
+    let timeline = vec![api(30, ApiFault::Slow(secs(6))), api(40, ApiFault::Healthy)];
+    let mut report = play(&scenario(timeline, vec![connects(When::By(secs(10)))]), &mut stage);
+    insta::assert_snapshot!(report.table());
+    report.watches.retain(|watch| watch.invariant == "Converges");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report.watches).unwrap());
+}

@@ -66,6 +66,7 @@ fn every_number_is_the_one_in_force() {
         ("PROBE_TIMEOUT", bounds::PROBE_TIMEOUT),
         ("CONVERGED_WITHIN", bounds::CONVERGED_WITHIN),
         ("TAIL", bounds::TAIL),
+        ("REQUEST_DEADLINE", bounds::REQUEST_DEADLINE),
     ];
     let readme = readme();
     for (name, value) in numbers {
