@@ -32,7 +32,7 @@ use names::Names;
 use report::Report;
 use std::collections::BTreeSet;
 use tombolo_core::model::CableDriver;
-use tree::Node;
+use tree::{Node, Value, Word};
 
 /// Longer names do not fit into a table.
 const NAME_CHARS_MAX: usize = 63;
@@ -57,10 +57,31 @@ const KEYS: &[&str] = &[
 /// All that is wrong, each with line, column and what to do; see [`Errors`].
 pub fn parse(file_name: &str, text: &str) -> Result<Scenario, Errors> {
     let mut report = Report::default();
-    let scenario = tree::read(text, &mut report).and_then(|root| scenario(&root, &mut report));
-    match scenario {
+    let root = tree::read(text, &mut report);
+    if let Some((key, value)) = root.as_ref().and_then(manifest) {
+        let (span, value) = (key.span.clone(), value.to_owned());
+        // Whatever else is wrong with it as a scenario is beside the point.
+        report = Report::default();
+        report.add(span, Wrong::Manifest { key: key.text.clone(), value });
+        return Err(Errors::new(file_name, text, report));
+    }
+    match root.and_then(|root| scenario(&root, &mut report)) {
         Some(scenario) if report.is_empty() => Ok(scenario),
         _ => Err(Errors::new(file_name, text, report)),
+    }
+}
+
+/// What says that a file is a Kubernetes manifest: its kind, or else its API version.
+fn manifest(root: &Node) -> Option<(&Word, &str)> {
+    let Value::Map(entries) = &root.value else { return None };
+    let find = |name: &str| entries.iter().find(|(key, _)| key.text == name);
+    if find("scenario").is_some() {
+        return None;
+    }
+    let (key, node) = find("kind").or_else(|| find("apiVersion"))?;
+    match &node.value {
+        Value::Word(word) => Some((key, &word.text)),
+        Value::List(_) | Value::Map(_) | Value::Refused => None,
     }
 }
 

@@ -98,6 +98,14 @@ pub enum Wrong {
     /// Nothing in the file.
     #[error("the file holds no scenario")]
     Empty,
+    /// A file for something else.
+    #[error("this is a Kubernetes manifest ({key}: {value}), not a scenario")]
+    Manifest {
+        /// The key that tells.
+        key: String,
+        /// Its value.
+        value: String,
+    },
     /// A node of another form than the place wants.
     #[error("expected {expected}, found {found}")]
     Shape {
@@ -380,6 +388,7 @@ impl Wrong {
             | Self::Refused(_)
             | Self::TooLong { .. }
             | Self::Empty
+            | Self::Manifest { .. }
             | Self::Shape { .. }
             | Self::VerbOutsideDo { .. }
             | Self::MissingKey { .. }
@@ -414,6 +423,11 @@ impl Wrong {
             Self::Refused(Refused::Tag) => Some("put the value in quotes if it begins with '!'".to_owned()),
             Self::Refused(Refused::Anchor) => Some("put the value in quotes if it begins with '&'".to_owned()),
             Self::Refused(Refused::SecondDocument) => Some("put each scenario in a file of its own".to_owned()),
+            Self::Manifest { .. } => Some(
+                "a scenario says in a few lines which clusters there are and what happens to them: scenarios/*.yaml are \
+                 examples to copy, scenarios/README.md tells the format"
+                    .to_owned(),
+            ),
             Self::Empty => Some("scenarios/README.md shows a whole one".to_owned()),
             Self::Shape { found, .. } => (*found == Shape::Nothing).then(|| "is the line below indented?".to_owned()),
             Self::UnknownKey { key, known, .. } => nearest(key, known.iter().copied()).map(did_you_mean),

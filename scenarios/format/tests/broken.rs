@@ -104,6 +104,18 @@ fn control_characters_do_not_reach_the_terminal() {
 }
 
 #[test]
+fn a_kubernetes_manifest_is_one_mistake() {
+    let service =
+        "apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\nspec: { ports: [{ port: 80 }] }\n";
+    let list = "apiVersion: v1\nitems: []\n";
+    let several = format!("---\n{service}---\n{service}");
+    insta::assert_snapshot!([mistakes(service), mistakes(list), mistakes(&several)].join("\n\n"));
+    // A scenario with such a key is a scenario with a key too many.
+    let text = format!("kind: Scenario\n{BASE}");
+    assert!(mistakes(&text).starts_with("broken.yaml:1:1: unknown key 'kind' in a scenario"), "{}", mistakes(&text));
+}
+
+#[test]
 fn empty_files_and_second_documents_are_refused() {
     insta::assert_snapshot!(
         [mistakes(""), mistakes("# nothing\n"), mistakes(&format!("{BASE}---\nmore: true\n"))].join("\n\n")
