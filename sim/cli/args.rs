@@ -17,7 +17,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  everything that was expected held (or was SKIPPED, with the reason)
   1  an expectation or an invariant did not hold, or two runs of one seed differed
-  2  wrong usage, or a scenario that cannot be read or simulated";
+  2  wrong usage, or a scenario that cannot be read or simulated (the others are played all the same)";
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
@@ -45,7 +45,7 @@ pub(super) enum Command {
 /// What to play.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct Which {
-    /// Scenario files, or names of files in scenarios/ without .yaml
+    /// Scenario files, or names of such here or in scenarios/ without .yaml
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Pins chance

@@ -4,14 +4,14 @@ use super::Ending;
 use super::args::Doublecheck;
 use super::corpus::{self, Entry};
 use super::output::{self, Progress};
-use super::run::replay;
+use super::run::{replay, tell_not_run};
 use anyhow::{Context as _, bail};
 use std::process::{Child, Command, Stdio};
 use tombolo_sim::Speed;
 
 /// Checks each seed of each scenario.
 pub(super) fn doublecheck(asked: &Doublecheck) -> anyhow::Result<Ending> {
-    let entries: Vec<Entry> = asked.which.files.iter().map(|file| corpus::read(file)).collect::<anyhow::Result<_>>()?;
+    let (entries, unread) = corpus::read_all(&asked.which.files);
     let (seeds, speed) = (asked.which.seeds(), asked.which.speed);
     let progress = Progress::of(entries.len() * seeds.len());
     let (mut done, mut differing) = (0, 0);
@@ -24,7 +24,8 @@ pub(super) fn doublecheck(asked: &Doublecheck) -> anyhow::Result<Ending> {
         }
     }
     progress.wipe();
-    Ok(if differing == 0 { Ending::Held } else { Ending::Failed })
+    let ending = if differing == 0 { Ending::Held } else { Ending::Failed };
+    Ok(tell_not_run(&unread, asked.which.files.len()).max(ending))
 }
 
 fn check(entry: &Entry, seed: u64, speed: Speed, progress: &Progress) -> anyhow::Result<bool> {

@@ -10,8 +10,7 @@ const WIDTH: usize = 88;
 pub(super) fn list(directory: &Path) -> anyhow::Result<Ending> {
     let files = corpus::files(directory)?;
     let mut ending = Ending::Held;
-    let name = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let column = files.iter().map(|path| name(path).chars().count()).max().unwrap_or(0);
+    let column = files.iter().map(|path| corpus::name(path).chars().count()).max().unwrap_or(0);
     for path in &files {
         match corpus::read(path) {
             Ok(entry) => {
@@ -19,7 +18,7 @@ pub(super) fn list(directory: &Path) -> anyhow::Result<Ending> {
                 if !entry.scenario.origin.is_empty() {
                     about.push_str(&format!(" [{}]", entry.scenario.origin.join(", ")));
                 }
-                let mut label = name(path);
+                let mut label = corpus::name(path);
                 for line in wrap(&about) {
                     output::say(format!("{label:column$}  {line}").trim_end());
                     label.clear();
@@ -30,10 +29,6 @@ pub(super) fn list(directory: &Path) -> anyhow::Result<Ending> {
                 ending = Ending::Unusable;
             }
         }
-    }
-    if files.is_empty() {
-        output::complain(&format!("no scenario in {}", directory.display()));
-        ending = Ending::Unusable;
     }
     Ok(ending)
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use tombolo_scenarios::{Expectation, Judgement, Options, Report, timeline, trace};
 use tombolo_sim::{Speed, WorldError};
@@ -28,7 +28,7 @@ impl Job<'_> {
     }
 
     fn replay(self) -> String {
-        replay("run", &self.entry.path, self.seed, self.speed) + " --trace"
+        replay("run", &self.entry.path, self.seed, self.speed) + " --timeline"
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn run(asked: &Run) -> anyhow::Result<Ending> {
     if asked.output == Format::Json && (asked.trace || asked.timeline) {
         bail!("--trace and --timeline are for people: leave them out, or leave out --output json");
     }
-    let entries: Vec<Entry> = asked.which.files.iter().map(|file| corpus::read(file)).collect::<anyhow::Result<_>>()?;
+    let (entries, mut not_run) = corpus::read_all(&asked.which.files);
     let seeds = asked.which.seeds();
     let speed = asked.which.speed;
     let jobs: Vec<Job<'_>> =
@@ -54,8 +54,18 @@ pub(super) fn run(asked: &Run) -> anyhow::Result<Ending> {
     let progress = Progress::of(jobs.len());
     let (mut done, mut failed) = (0, 0);
     in_order(&jobs, |job, result| {
-        let report = result.with_context(|| format!("cannot simulate {}", job.entry.path.display()))?;
         done += 1;
+        let report = match result {
+            Ok(report) => report,
+            Err(error) => {
+                if !not_run.contains(&job.entry.path) {
+                    progress.wipe();
+                    output::complain(&format!("cannot simulate {}: {error}", job.entry.path.display()));
+                    not_run.push(job.entry.path.clone());
+                }
+                return Ok(());
+            }
+        };
         failed += usize::from(report.judgement() == Judgement::Failed);
         progress.wipe();
         teller.tell(job, &report)?;
@@ -64,7 +74,19 @@ pub(super) fn run(asked: &Run) -> anyhow::Result<Ending> {
     })
     .inspect_err(|_| progress.wipe())?;
     progress.wipe();
-    Ok(teller.ending)
+    Ok(tell_not_run(&not_run, asked.which.files.len()).max(teller.ending))
+}
+
+/// Says at the end, where it is seen, which of several files were not played. Why stands above.
+pub(super) fn tell_not_run(not_run: &[PathBuf], of: usize) -> Ending {
+    if not_run.is_empty() {
+        return Ending::Held;
+    }
+    if of > 1 {
+        let names: Vec<String> = not_run.iter().map(|path| path.display().to_string()).collect();
+        output::complain(&format!("{} of {of} scenarios did not run: {}", not_run.len(), names.join(", ")));
+    }
+    Ending::Unusable
 }
 
 /// Plays jobs on as many threads as there are cores, and hands out the results in the order of the jobs. A run stays on
@@ -138,7 +160,7 @@ impl Teller<'_> {
             output::say_table(&report.table());
         }
         if failed {
-            output::say(&format!("  replay: {}", job.replay()));
+            output::say(&format!("  replay: {}\n  (--trace tells every fact)", job.replay()));
         }
         self.summary.add(report, outage);
         if self.several && self.asked.which.seeds().last() == Some(&job.seed) {

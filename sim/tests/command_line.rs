@@ -1,7 +1,7 @@
 //! What a user or a script meets: exit codes, streams, and the text that matters.
 
 use libtest_mimic::{Failed, Trial};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub fn trials() -> Vec<Trial> {
@@ -9,6 +9,9 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("help_documents_the_exit_codes", help_documents_the_exit_codes),
         trial("a_file_that_is_not_there_ends_with_2", a_file_that_is_not_there_ends_with_2),
+        trial("what_is_not_found_says_where_it_was_looked_for", what_is_not_found_says_where_it_was_looked_for),
+        trial("a_bad_file_keeps_no_other_from_running", a_bad_file_keeps_no_other_from_running),
+        trial("a_file_in_the_folder_where_it_runs_needs_no_ending", a_file_in_the_folder_where_it_runs_needs_no_ending),
         trial("a_mistake_in_a_scenario_is_shown_with_its_place", a_mistake_in_a_scenario_is_shown_with_its_place),
         trial("full_speed_plays_the_same_scenario", full_speed_plays_the_same_scenario),
         trial("an_expectation_that_fails_ends_with_1_and_how_to_replay", an_expectation_that_fails_ends_with_1),
@@ -23,8 +26,11 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn sim(arguments: &[&str]) -> Output {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    Command::new(env!("CARGO_BIN_EXE_tombolo-sim")).args(arguments).current_dir(root).output().unwrap()
+    sim_in(concat!(env!("CARGO_MANIFEST_DIR"), "/..").as_ref(), arguments)
+}
+
+fn sim_in(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tombolo-sim")).args(arguments).current_dir(folder).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -50,7 +56,7 @@ expect:
   - {expectation}
 "
     );
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.yaml"));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.yaml"));
     std::fs::write(&path, text).unwrap();
     path
 }
@@ -70,7 +76,47 @@ fn help_documents_the_exit_codes() -> Result<(), Failed> {
 fn a_file_that_is_not_there_ends_with_2() -> Result<(), Failed> {
     let output = sim(&["run", "nowhere.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("cannot read nowhere.yaml"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot find nowhere.yaml"), "{}", stderr(&output));
+    Ok(())
+}
+
+fn what_is_not_found_says_where_it_was_looked_for() -> Result<(), Failed> {
+    let here = stderr(&sim(&["run", "power-loss"]));
+    assert!(here.contains("looked for power-loss, power-loss.yaml, scenarios/power-loss.yaml in "), "{here}");
+    assert!(here.contains("did you mean gateway-power-loss"), "{here}");
+    let elsewhere = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for arguments in [&["run", "gateway-power-loss"][..], &["list"]] {
+        let output = sim_in(elsewhere, arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let text = stderr(&output);
+        assert!(text.contains(elsewhere.file_name().unwrap().to_str().unwrap()), "{text}");
+        assert!(text.contains("there is no folder scenarios/ there: run this in the root of the project"), "{text}");
+    }
+    let empty = stderr(&sim(&["list", "core"]));
+    assert!(empty.contains("no scenario (*.yaml) in core: looked in "), "{empty}");
+    Ok(())
+}
+
+fn a_file_in_the_folder_where_it_runs_needs_no_ending() -> Result<(), Failed> {
+    let path = reachable("beside");
+    let output = sim_in(path.parent().unwrap(), &["run", "beside"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    Ok(())
+}
+
+fn a_bad_file_keeps_no_other_from_running() -> Result<(), Failed> {
+    let bad = scenario("bad", "{ by: 1s, conect: { from: west/gw-a, to: \"10.1.2.10:80\" } }");
+    let [good, other] = [reachable("good"), reachable("other")];
+    let [bad, good, other] = [&bad, &good, &other].map(|path| path.to_str().unwrap());
+    for command in ["run", "doublecheck"] {
+        let output = sim(&[command, good, bad, other]);
+        assert_eq!(output.status.code(), Some(2));
+        let (told, wrong) = (stdout(&output), stderr(&output));
+        assert!(told.contains("good | core") && told.contains("other | core"), "{told}");
+        assert!(wrong.contains("bad.yaml:10:"), "{wrong}");
+        let last = wrong.lines().last().unwrap();
+        assert_eq!(last, format!("error: 1 of 3 scenarios did not run: {bad}"));
+    }
     Ok(())
 }
 
@@ -96,7 +142,7 @@ fn an_expectation_that_fails_ends_with_1() -> Result<(), Failed> {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.contains("FAILED"), "{text}");
-    assert!(text.contains(&format!("replay: tombolo-sim run {path} --seed 4 --speed core --trace")), "{text}");
+    assert!(text.contains(&format!("replay: tombolo-sim run {path} --seed 4 --speed core --timeline")), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours where no terminal is");
     Ok(())
 }

@@ -35,6 +35,6 @@ fn play(file: &Path, speed: Speed) -> Result<(), Failed> {
     if report.judgement() == Judgement::Met {
         return Ok(());
     }
-    let replay = format!("cargo run --release -p tombolo-sim -- run {name} --seed {SEED} --speed {speed} --trace");
+    let replay = format!("cargo run --release -p tombolo-sim -- run {name} --seed {SEED} --speed {speed} --timeline");
     Err(format!("{}\n  replay: {replay}", report.table()).into())
 }
