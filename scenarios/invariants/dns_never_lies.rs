@@ -44,7 +44,7 @@ pub(super) struct DnsNeverLies {
     imported: BTreeMap<(ClusterId, ServiceKey), Duration>,
     /// When a cluster last got an address for a service.
     resolved: BTreeMap<(ClusterId, ServiceKey), Duration>,
-    /// Since when all gateways of the first cluster say that the second is lost.
+    /// Since when all gateways of the first cluster, of which one is active, say that the second is lost.
     lost: BTreeMap<(ClusterId, ClusterId), Duration>,
 }
 
@@ -145,13 +145,16 @@ impl DnsNeverLies {
 
     fn note_lost(&mut self, cluster: &ClusterId, at: Duration) {
         let mut lost: Option<BTreeSet<ClusterId>> = None;
+        let mut any_active = false;
         for object in self.mirror.objects_at(&ApiRef::Cluster(cluster.clone()), Kind::Gateway) {
             let Object::Gateway(gateway) = object else { continue };
+            any_active |= gateway.active.is_some();
             let says =
                 gateway.reach.iter().filter(|(_, reach)| **reach == Reach::Lost).map(|(id, _)| id.clone()).collect();
             lost = Some(lost.map_or_else(|| BTreeSet::clone(&says), |all| &all & &says));
         }
-        let lost = lost.unwrap_or_default();
+        // Nobody speaks for a cluster without an active gateway; the cards of the others may be old (F9).
+        let lost = lost.filter(|_| any_active).unwrap_or_default();
         self.lost.retain(|(of, to), _| of != cluster || lost.contains(to));
         for to in lost {
             self.lost.entry((cluster.clone(), to)).or_insert(at);
@@ -343,7 +346,7 @@ mod tests {
 
     #[test]
     fn an_address_behind_a_lost_path_is_caught_after_its_bound() {
-        let card = |on, reach| gateway(on, None, &[("east", reach)]);
+        let card = |on, reach| gateway(on, (on == "gw-b").then_some(1), &[("east", reach)]);
         let says = |at, on, change, reach| {
             fact(secs(at), "west api", wrote(&format!("west/{on} gateway"), change, card(on, reach)))
         };
@@ -360,5 +363,14 @@ mod tests {
             watch(vec![], &facts),
             ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, and its path there is lost since 20.000s"]
         );
+    }
+
+    #[test]
+    fn a_path_may_be_lost_unnoticed_while_no_gateway_is_active() {
+        let card = gateway("gw-a", None, &[("east", Reach::Lost)]);
+        let mut facts = working();
+        facts.push(fact(secs(10), "west api", wrote("west/gw-a gateway", Change::Created, card)));
+        facts.push(asked(25, "NOERROR", &[WEB_IP]));
+        assert_eq!(watch(vec![], &facts), [""; 0]);
     }
 }
