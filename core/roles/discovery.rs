@@ -113,9 +113,10 @@ impl Discovery {
     /// A cluster that speaks at the broker again may bring its records back: their absence counts from now.
     fn hear_out(&mut self, api: Api, changed: &[Key], now: Instant) {
         for cluster in changed.iter().filter(|key| (api, key.kind) == (Api::Broker, Kind::Cluster)) {
-            self.index.renew(now, |_, object| {
-                matches!(object, Object::ExportRecord(record) if *record.cluster.as_str() == *cluster.name)
-            });
+            self.index.renew(
+                now,
+                |_, object| matches!(object, Object::ExportRecord(record) if *record.cluster.as_str() == *cluster.name),
+            );
         }
     }
 

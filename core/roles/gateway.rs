@@ -16,7 +16,8 @@ use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, Candidates, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
+    Api, ApiError, CableKey, Candidates, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach,
+    Version, Write,
 };
 use crate::sync::{Index, Writer};
 use alloc::borrow::Cow;

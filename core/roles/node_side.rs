@@ -248,7 +248,10 @@ impl NodeSide {
         self.go_on_with_the_start(index, now);
         let config = &self.config;
         let nodes = nodes(index);
-        let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, Api::Local, &config.cluster)) else { return };
+        let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, Api::Local, &config.cluster))
+        else {
+            return;
+        };
         let remote: BTreeMap<_, _> = remote_candidates(index, &config.cluster).collect();
         let remote_clusters: BTreeMap<_, _> = remote_clusters(index, &config.cluster).collect();
         let known = Known {
