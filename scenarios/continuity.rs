@@ -10,6 +10,7 @@
 //! over, long after traffic may flow again, and its beginning may lie before the cause. So a flow counts as cut when no
 //! answer came for [`MISSING`], and as back with the next answer; the gap is the time between the two answers, as
 //! `outage` measures it. A held flow is told alike: its probes may all be answered, late, and still there was a gap.
+//! Where links lose packets by chance, short gaps are told together in one line, so that the others can be seen.
 
 use crate::bounds::PROBE_EVERY;
 use crate::probing::{stream_of_probe, streams};
@@ -20,6 +21,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Without an answer for this long, one is missing: the time of two probes, so that jitter alone cuts nothing.
 pub(crate) const MISSING: Duration = PROBE_EVERY.saturating_mul(2);
+
+/// Where links lose packets by chance, shorter gaps are told together.
+const BY_CHANCE: Duration = PROBE_EVERY.saturating_mul(6);
 
 /// DNS answers that come again within this time are given in turn.
 const IN_TURN: Duration = Duration::from_secs(2);
@@ -59,15 +63,30 @@ pub(crate) fn of_flows(scenario: &Scenario, facts: &[Fact]) -> Vec<(Duration, St
         let mine = mine.collect::<Vec<_>>();
         // Between two windows nobody looks: that is no gap.
         for watch in mine.chunk_by(|left, right| right.began.saturating_sub(left.began) <= PROBE_EVERY) {
-            let mut teller = Teller { flow: stream(flow), turns: Turns::default(), told: &mut told };
+            let lossy = scenario.links.lose_packets();
+            let mut teller =
+                Teller { flow: stream(flow), lossy, short: None, turns: Turns::default(), told: &mut told };
             teller.tell(watch);
         }
     }
     told
 }
 
+/// Short gaps in a row.
+struct Short {
+    gaps: usize,
+    failed: usize,
+    longest: Duration,
+    first: Duration,
+    last: Duration,
+}
+
 struct Teller<'t> {
     flow: String,
+    /// Links lose packets by chance.
+    lossy: bool,
+    /// What is to be told of short gaps.
+    short: Option<Short>,
     turns: Turns,
     told: &'t mut Vec<(Duration, String)>,
 }
@@ -93,6 +112,11 @@ impl Teller<'_> {
                 gives.into_iter().for_each(|gives| self.say(right.ended, &gives));
                 continue;
             }
+            if self.lossy && gap < BY_CHANCE && gives.is_none() {
+                self.short_gap(left.ended, right.ended, failed.len());
+                continue;
+            }
+            self.tell_short_gaps();
             self.cut(left, reason(&failed), right.ended);
             let lost = if failed.is_empty() {
                 "no probe failed, the answers came late".into()
@@ -102,10 +126,28 @@ impl Teller<'_> {
             let gives = gives.map(|gives| format!(", and {gives}")).unwrap_or_default();
             self.say(right.ended, &format!("is back after {}{gives}; {lost}", seconds(gap)));
         }
+        self.tell_short_gaps();
         if let Some(because) = reason(failures.make_contiguous()) {
             let because = format!("{because}; not back until the end, {} failed", count(failures.len()));
             self.cut(last, Some(&because), Duration::MAX);
         }
+    }
+
+    fn short_gap(&mut self, from: Duration, to: Duration, failed: usize) {
+        let gap = to.saturating_sub(from);
+        let short = self.short.get_or_insert(Short { gaps: 0, failed: 0, longest: gap, first: to, last: to });
+        short.gaps += 1;
+        short.failed += failed;
+        short.longest = short.longest.max(gap);
+        short.last = to;
+    }
+
+    /// Told at the end of the first of them.
+    fn tell_short_gaps(&mut self) {
+        let Some(Short { gaps, failed, longest, first, last }) = self.short.take() else { return };
+        let (many, failed) = (if gaps == 1 { "" } else { "s" }, count(failed));
+        let until = format!("until {}, the longest {}", seconds(last), seconds(longest));
+        self.say(first, &format!("has {gaps} short gap{many} {until}, on links that lose packets; {failed} failed"));
     }
 
     fn never(&mut self, probes: &[&Probed<'_>], failures: &VecDeque<(Duration, &str)>) {
@@ -278,6 +320,26 @@ mod tests {
                 "0.050s web works",
                 "0.110s web is cut, no answer since 0.050s: no answer",
                 "0.110s web is back after 0.060s; 1 probe failed",
+            ]
+        );
+    }
+
+    #[test]
+    fn where_links_lose_packets_short_gaps_are_told_together() {
+        let mut answers = [Some(20), FAILS].repeat(4);
+        answers.extend([Some(20), FAILS, FAILS, FAILS, FAILS, FAILS, FAILS, Some(20), FAILS, Some(20)]);
+        let mut lossy = scenario(vec![], vec![connects(When::Always)]);
+        lossy.links.default.loss_millionths = 50_000;
+        let lines = of_flows(&lossy, &fetches(0, &answers)).into_iter();
+        let short = |line: String| line.replace("west/worker to web.shop.svc.clusterset.local:80", "web");
+        assert_eq!(
+            lines.map(|(at, line)| format!("{} {}", seconds(at), short(line))).collect::<Vec<_>>(),
+            [
+                "0.020s web works",
+                "0.120s web has 4 short gaps until 0.420s, the longest 0.100s, on links that lose packets; 4 probes failed",
+                "0.520s web is cut, no answer since 0.420s: no answer",
+                "0.770s web is back after 0.350s; 6 probes failed",
+                "0.870s web has 1 short gap until 0.870s, the longest 0.100s, on links that lose packets; 1 probe failed",
             ]
         );
     }
