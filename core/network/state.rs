@@ -289,7 +289,7 @@ pub struct Wanted {
     pub because: BTreeMap<Item, String>,
     /// The daemon has just started and does not know all yet: what its former self left and this lacks stays.
     pub adopting: bool,
-    /// While adopting: items about which nothing is known yet. What is there under the same identity stays as it is.
+    /// Items about which nothing is known yet: what is there under the same identity stays as it is.
     pub undecided: BTreeSet<Item>,
 }
 
@@ -297,10 +297,11 @@ impl Wanted {
     /// What should be where `observed` is.
     #[must_use]
     pub fn target(&self, observed: &Network) -> Cow<'_, Network> {
-        if !self.adopting {
+        if !self.adopting && self.undecided.is_empty() {
             return Cow::Borrowed(&self.network);
         }
-        let mut target = self.network.clone().over(observed);
+        let wanted = self.network.clone();
+        let mut target = if self.adopting { wanted.over(observed) } else { wanted };
         self.undecided.iter().filter_map(|item| observed.entry(item)).for_each(|entry| target.put(entry));
         Cow::Owned(target)
     }

@@ -124,9 +124,9 @@ impl Discovery {
     /// Gives the services that are touched.
     fn believe_absences(&mut self, now: Instant) -> Vec<ServiceKey> {
         let own = &self.cluster;
-        let gone = self.index.believe(now, |index, api, object| match object {
-            Object::ExportRecord(record) => record.cluster == *own || index.speaks(api, &record.cluster),
-            _ => true,
+        let gone = self.index.believe(now, |index, api, object| {
+            let Object::ExportRecord(record) = object else { return true };
+            record.cluster == *own || index.speaks(api, &record.cluster)
         });
         gone.iter().flat_map(|key| self.services_of(key)).collect()
     }

@@ -83,7 +83,7 @@ pub struct Known<'a> {
     pub ways: &'a BTreeMap<ClusterId, Way>,
     /// Exported services, on a candidate.
     pub exported: &'a Backends,
-    /// The daemon has just started: where no path is known yet, its former self may have left one.
+    /// The daemon has just started: it takes nothing away yet.
     pub adopting: bool,
 }
 
@@ -272,7 +272,11 @@ impl Build<'_> {
         for cluster in known.remote_clusters.keys() {
             for range in self.ranges(cluster) {
                 self.keep_source(range);
-                if let Some(way) = known.ways.get(cluster) {
+                let way = known.ways.get(cluster);
+                if way.is_none_or(|way| way.choice.is_none()) {
+                    self.leave_as_they_are(range);
+                }
+                if let Some(way) = way {
                     self.route_out(cluster, range, way);
                 }
                 self.route_from_overlay(cluster, range);
@@ -313,12 +317,15 @@ impl Build<'_> {
         }
     }
 
-    fn route_from_overlay(&mut self, cluster: &ClusterId, range: Cidr) {
-        let way = self.known.ways.get(cluster);
-        if self.known.adopting && way.is_none_or(|way| way.choice.is_none()) {
-            self.wanted.undecided.insert(Item::Route(RouteId { table: TABLE_FROM_OVERLAY, to: range }));
+    /// No path is known, but the daemon's former self may have left one (W2).
+    fn leave_as_they_are(&mut self, range: Cidr) {
+        for table in [TABLE_OUT, TABLE_FROM_OVERLAY] {
+            self.wanted.undecided.insert(Item::Route(RouteId { table, to: range }));
         }
-        let rank = way.and_then(|way| way.from_overlay);
+    }
+
+    fn route_from_overlay(&mut self, cluster: &ClusterId, range: Cidr) {
+        let rank = self.known.ways.get(cluster).and_then(|way| way.from_overlay);
         let link = rank.map(cable_link).filter(|link| self.wanted.network.links.contains_key(link));
         let (kind, because) = match (link, rank) {
             (Some(link), Some(rank)) => (

@@ -46,17 +46,21 @@ proptest! {
 
     #[test]
     fn adopting_takes_nothing_away_and_leaves_what_is_undecided(
-        desired in network(), observed in network(), undecided: u64
+        desired in network(), observed in network(), undecided: u64, adopting: bool
     ) {
-        let items = desired.entries().map(|entry| entry.item()).enumerate();
+        let items = desired.entries().chain(observed.entries()).map(|entry| entry.item()).enumerate();
         let undecided = items.filter(|(i, _)| undecided >> (i % 64) & 1 == 1).map(|(_, item)| item).collect();
-        let wanted = Wanted { adopting: true, undecided, ..wanted(desired.clone()) };
+        let wanted = Wanted { adopting, undecided, ..wanted(desired.clone()) };
         let mut now = observed.clone();
         plan(&wanted, &observed).apply(&mut now);
         for entry in observed.entries().chain(desired.entries()) {
             let item = entry.item();
             let (was, wish) = (observed.entry(&item), desired.entry(&item));
-            let expected = if wanted.undecided.contains(&item) { was.or(wish) } else { wish.or(was) };
+            let expected = match (wanted.undecided.contains(&item), adopting) {
+                (true, _) => was.or(wish),
+                (false, true) => wish.or(was),
+                (false, false) => wish,
+            };
             prop_assert_eq!(now.entry(&item), expected);
         }
         prop_assert!(plan(&wanted, &now).is_empty());

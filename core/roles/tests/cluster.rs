@@ -63,6 +63,10 @@ impl Apis {
         Ok((version(self.revision), event))
     }
 
+    pub fn delete(&mut self, api: Api, key: &Key) {
+        self.objects.remove(&(api, key.clone()));
+    }
+
     /// Loses all but what the cluster itself owns.
     pub fn forget(&mut self, api: Api) {
         self.objects.retain(|(of, key), _| *of != api || key.kind.is_the_clusters_own());

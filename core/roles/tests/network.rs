@@ -135,10 +135,25 @@ fn a_daemon_that_starts_leaves_the_routes_of_its_former_self_until_it_has_heard_
 
     let mut deaf = Node::new(agent(), first.kernel.clone());
     deaf.list();
-    deaf.run(Duration::from_millis(900));
-    assert_eq!(deaf.kernel, first.kernel);
-    deaf.run(Duration::from_millis(200));
-    assert!(!deaf.routes_to(PODS_OF_EAST).iter().any(|route| route.contains("via")), "it does not wait for ever");
+    deaf.run(Duration::from_secs(60));
+    assert_eq!(deaf.routes_to(PODS_OF_EAST), routes, "who knows of no path keeps that of its former self (W2)");
+}
+
+#[test]
+fn what_a_former_self_left_and_nobody_wants_is_taken_away_a_second_after_the_start() {
+    let agent = || RouteAgent::new(west("worker", 2).node);
+    let mut first = Node::new(agent(), Network::default());
+    first.list();
+    first.hear_of_a_path();
+    let mut second = Node::new(agent(), first.kernel);
+    for object in [record("east", 2, 5), candidates("east", 2, 5, &[])] {
+        second.apis.delete(Api::Local, &object.key());
+    }
+    second.list();
+    second.run(Duration::from_millis(900));
+    assert_ne!(second.routes_to(PODS_OF_EAST), Vec::<String>::new());
+    second.run(Duration::from_millis(200));
+    assert_eq!(second.routes_to(PODS_OF_EAST), Vec::<String>::new());
 }
 
 #[test]
