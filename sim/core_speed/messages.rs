@@ -8,10 +8,9 @@ use crate::world::{HostId, Loss};
 use core::time::Duration;
 use tombolo_core::model::{Api, ApiError, Key, WatchEvent, Write};
 use tombolo_core::roles::{Input, RequestId};
+use tombolo_scenarios::bounds::REQUEST_DEADLINE;
 use tombolo_scenarios::{ApiFault, ApiRef};
 
-/// A daemon gives a request up after this (the kube hand's own limit).
-pub(super) const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// TCP's smallest retransmission timeout on Linux.
 const RETRANSMIT: Duration = Duration::from_millis(200);
 /// A server closes a connection on which nothing got through for so long.
@@ -77,7 +76,7 @@ impl CoreSpeed {
         let (Some(process), Some(server)) = (self.processes.get(client.process.0), self.apis.get(api)) else { return };
         let (from, to) = (process.host, server.host);
         let body = Body::Ask { client, api, space, ask };
-        self.leave(Box::new(Envelope { from, to, until: self.now + REQUEST_MAX, body }));
+        self.leave(Box::new(Envelope { from, to, until: self.now + REQUEST_DEADLINE, body }));
     }
 
     pub(super) fn read(&mut self, client: Client, id: RequestId, space: Api, key: Key) {
@@ -94,7 +93,7 @@ impl CoreSpeed {
         if let Some(running) = self.running(client) {
             running.pending.insert(id, asked);
         }
-        self.later(REQUEST_MAX, Event::RequestDue(client, id));
+        self.later(REQUEST_DEADLINE, Event::RequestDue(client, id));
     }
 
     /// No answer came in time.
@@ -277,13 +276,13 @@ impl CoreSpeed {
 
     /// Opens a watch, or opens it again where it was.
     pub(super) fn connect(&mut self, client: Client, watch: usize) {
-        let due = self.now + REQUEST_MAX;
+        let due = self.now + REQUEST_DEADLINE;
         let Some(known) = self.running(client).and_then(|running| running.watches.get_mut(watch)) else { return };
         known.session += 1;
         known.phase = Phase::Asking;
         known.due = due;
         let (space, kind, session, from) = (known.api, known.kind, known.session, known.revision);
-        self.later(REQUEST_MAX, Event::WatchDue(client, watch));
+        self.later(REQUEST_DEADLINE, Event::WatchDue(client, watch));
         self.ask(client, space, Ask::Watch { watch, session, kind, from });
     }
 

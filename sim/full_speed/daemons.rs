@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tombolo_core::base::{Instant, Rng};
 use tombolo_core::roles::{Event, Input, Role};
 use tombolo_kube::{Config, Connections, Kubernetes};
+use tombolo_scenarios::bounds::REQUEST_DEADLINE;
 use tombolo_scenarios::{ApiRef, Daemon, Host, Place, What};
 use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
 
@@ -21,8 +22,6 @@ use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
 const START_SPREAD: Duration = Duration::from_millis(200);
 /// What a plan takes until the kernel has it, at least and at most.
 const APPLY_TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(3));
-/// A daemon gives a request up after this.
-const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// First and longest wait before a failed watch is tried again: as at core speed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
@@ -108,7 +107,7 @@ impl FullSpeed {
         let wanted = WantedCell::default();
         let (letterbox, inputs) = inbox();
         let mut config = Config::new(node.cluster.clone(), seed);
-        config.request_deadline = REQUEST_MAX;
+        config.request_deadline = REQUEST_DEADLINE;
         config.backoff = BACKOFF;
         let kit = Kit {
             stack: StackId(host.0),
@@ -217,7 +216,7 @@ async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Err
     let client = |api: SocketAddr| {
         let base: Uri = format!("http://{api}").parse()?;
         let connect = move |_: Uri| TcpStream::connect(api);
-        Ok::<_, Box<dyn core::error::Error>>(tombolo_kube::client(connect, &base, &kit.user_agent, REQUEST_MAX)?)
+        Ok::<_, Box<dyn core::error::Error>>(tombolo_kube::client(connect, &base, &kit.user_agent, REQUEST_DEADLINE)?)
     };
     let connections = Connections { local: client(kit.local)?, broker: Some(client(kit.broker)?) };
     let (chronicle, place) = (kit.chronicle.clone(), kit.place.clone());
