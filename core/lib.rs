@@ -18,6 +18,7 @@ pub mod base;
 pub mod discovery;
 pub mod dns;
 pub mod election;
+pub mod ipam;
 pub mod model;
 pub mod network;
 pub mod paths;

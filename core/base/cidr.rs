@@ -44,6 +44,12 @@ impl Cidr {
         self.0.network()
     }
 
+    /// Last address.
+    #[must_use]
+    pub fn last(&self) -> IpAddr {
+        self.0.broadcast()
+    }
+
     /// Length of the prefix in bits.
     #[must_use]
     pub fn prefix_len(&self) -> u8 {

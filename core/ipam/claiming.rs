@@ -1,0 +1,198 @@
+//! The conversation with the broker that records a claim.
+
+use super::admission::{Application, Claim, Claims, Refusal, admit};
+use crate::base::{Instant, Machine, Rng};
+use crate::model::{ApiError, Version};
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// A request is given up after this: its answer will not come any more.
+const GIVE_UP: Duration = Duration::from_secs(10);
+/// First pause after a failure (±20 %), doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// What arrives.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Input {
+    /// The answer to a read: the claims and their version, or that there are none yet.
+    Answered {
+        /// The read's.
+        request: u64,
+        /// The claims.
+        result: Result<Option<(Claims, Version)>, ApiError>,
+    },
+    /// What came of a write.
+    Written {
+        /// The write's.
+        request: u64,
+        /// The new version.
+        result: Result<Version, ApiError>,
+    },
+}
+
+/// What it wants.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Output {
+    /// Read the claims.
+    Read {
+        /// To be given back with the answer.
+        request: u64,
+    },
+    /// Write them, on top of this version; without one, they must not be there yet.
+    Write {
+        /// To be given back with the answer.
+        request: u64,
+        /// What all have claimed.
+        claims: Claims,
+        /// The version they were decided on.
+        expected: Option<Version>,
+    },
+    /// It is over.
+    Done(Outcome),
+}
+
+/// How it ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The broker holds this claim.
+    Claimed(Claim),
+    /// The cluster may not join like this; nothing was written. Who and what is in the way.
+    Refused(String),
+}
+
+/// Why it wakes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum ClaimingWake {
+    /// An answer will not come any more.
+    GiveUp,
+    /// The pause after a failure is over.
+    Again,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Stage {
+    Reading { request: u64, until: Instant },
+    Writing { request: u64, until: Instant, claim: Claim },
+    Pausing { until: Instant },
+    Over,
+}
+
+/// Claims for one cluster: reads, decides, writes on top of what was read, and begins again when somebody was faster.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claiming {
+    application: Application,
+    stage: Stage,
+    failures: u32,
+    next_request: u64,
+    jitter: Rng,
+    outputs: VecDeque<Output>,
+}
+
+impl Claiming {
+    /// Begins at once. `seed` spreads the pauses.
+    #[must_use]
+    pub fn new(application: Application, seed: u64, now: Instant) -> Self {
+        let jitter = Rng::stream(seed, "ipam/claiming");
+        let stage = Stage::Over;
+        let mut begun =
+            Self { application, stage, failures: 0, next_request: 0, jitter, outputs: VecDeque::new() };
+        begun.read(now);
+        begun
+    }
+
+    fn request(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+
+    fn read(&mut self, now: Instant) {
+        let request = self.request();
+        self.stage = Stage::Reading { request, until: now + GIVE_UP };
+        self.outputs.push_back(Output::Read { request });
+    }
+
+    fn decide(&mut self, found: Option<(Claims, Version)>, now: Instant) {
+        let (claims, expected) = found.map_or((Claims::default(), None), |(claims, version)| (claims, Some(version)));
+        match admit(&claims, &self.application) {
+            Err(refusal) => self.refused(&refusal),
+            Ok(admitted) if admitted.claims == claims => self.over(Outcome::Claimed(admitted.claim)),
+            Ok(admitted) => {
+                let request = self.request();
+                self.stage = Stage::Writing { request, until: now + GIVE_UP, claim: admitted.claim };
+                self.outputs.push_back(Output::Write { request, claims: admitted.claims, expected });
+            }
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal) {
+        self.over(Outcome::Refused(refusal.to_string()));
+    }
+
+    fn over(&mut self, outcome: Outcome) {
+        self.stage = Stage::Over;
+        self.outputs.push_back(Output::Done(outcome));
+    }
+
+    fn failed(&mut self, error: &ApiError, now: Instant) {
+        match error {
+            ApiError::Refused(why) => self.over(Outcome::Refused(alloc::format!("the broker refuses the claim: {why}"))),
+            ApiError::Conflict | ApiError::Unreachable => self.pause(now),
+        }
+    }
+
+    fn pause(&mut self, now: Instant) {
+        let pause = PAUSE_MAX.min(PAUSE_MIN * 2_u32.saturating_pow(self.failures.min(8)));
+        self.failures += 1;
+        self.stage = Stage::Pausing { until: now + self.jitter.jitter(pause, 20) };
+    }
+}
+
+impl Machine for Claiming {
+    type Input = Input;
+    type Output = Output;
+    type Reason = ClaimingWake;
+
+    fn handle(&mut self, input: Input, now: Instant) {
+        match (input, self.stage.clone()) {
+            (Input::Answered { request, result }, Stage::Reading { request: asked, .. }) if request == asked => {
+                match result {
+                    Ok(found) => self.decide(found, now),
+                    Err(error) => self.failed(&error, now),
+                }
+            }
+            (Input::Written { request, result }, Stage::Writing { request: asked, claim, .. }) if request == asked => {
+                match result {
+                    Ok(_) => self.over(Outcome::Claimed(claim)),
+                    // Also where the write may have happened: the next read shows it.
+                    Err(error) => self.failed(&error, now),
+                }
+            }
+            // Late answers, to requests that were given up.
+            (Input::Answered { .. } | Input::Written { .. }, _) => {}
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<(Instant, ClaimingWake)> {
+        match self.stage {
+            Stage::Reading { until, .. } | Stage::Writing { until, .. } => Some((until, ClaimingWake::GiveUp)),
+            Stage::Pausing { until } => Some((until, ClaimingWake::Again)),
+            Stage::Over => None,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Reading { until, .. } | Stage::Writing { until, .. } if until <= now => self.pause(now),
+            Stage::Pausing { until } if until <= now => self.read(now),
+            Stage::Reading { .. } | Stage::Writing { .. } | Stage::Pausing { .. } | Stage::Over => {}
+        }
+    }
+}
