@@ -98,8 +98,7 @@ impl Claiming {
     pub fn new(application: Application, seed: u64, now: Instant) -> Self {
         let jitter = Rng::stream(seed, "ipam/claiming");
         let stage = Stage::Over;
-        let mut begun =
-            Self { application, stage, failures: 0, next_request: 0, jitter, outputs: VecDeque::new() };
+        let mut begun = Self { application, stage, failures: 0, next_request: 0, jitter, outputs: VecDeque::new() };
         begun.read(now);
         begun
     }
@@ -139,7 +138,9 @@ impl Claiming {
 
     fn failed(&mut self, error: &ApiError, now: Instant) {
         match error {
-            ApiError::Refused(why) => self.over(Outcome::Refused(alloc::format!("the broker refuses the claim: {why}"))),
+            ApiError::Refused(why) => {
+                self.over(Outcome::Refused(alloc::format!("the broker refuses the claim: {why}")))
+            }
             ApiError::Conflict | ApiError::Unreachable => self.pause(now),
         }
     }

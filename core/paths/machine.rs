@@ -43,6 +43,8 @@ pub struct Paths {
     own_news: bool,
     own_next: Option<(Instant, Reason)>,
     candidates: Slots<Option<Session>>,
+    /// Those of them that were heard and are heard no more.
+    silent: SlotSet,
     /// Milliseconds between this worker's reports, as each candidate wishes.
     report_every: Slots<u16>,
     workers: Workers,
@@ -89,6 +91,7 @@ impl Paths {
             own_news: true,
             own_next: None,
             candidates: Slots::default(),
+            silent: SlotSet::EMPTY,
             report_every: Slots::default(),
             workers: Workers::default(),
             both: SlotSet::EMPTY,
@@ -291,6 +294,7 @@ impl Paths {
             self.workers.tell(now);
         }
         self.speak_on_overlay(now);
+        self.note_silent(now);
         if core::mem::take(&mut self.ways_changed) {
             let ways = self.peers.values().map(|peer| (peer.name.clone(), peer.way)).collect();
             if *self.ways != ways {
@@ -299,6 +303,16 @@ impl Paths {
             }
         }
         self.find_next(now);
+    }
+
+    /// What its daemon left in a fellow candidate's kernel may be out of date: others go round it.
+    fn note_silent(&mut self, now: Instant) {
+        let silent = self.candidates.iter().filter(|(_, s)| s.as_ref().is_some_and(|s| s.is_silent(now)));
+        let silent = silent.fold(SlotSet::EMPTY, |set, (slot, _)| set.union(SlotSet::of(slot)));
+        if self.me.is_some() && silent != self.silent {
+            self.silent = silent;
+            self.outputs.push_back(Output::Silent(silent));
+        }
     }
 
     /// T1 and E0: the own origin.

@@ -119,6 +119,11 @@ impl Session {
         self.down_at().is_some_and(|down| now < down)
     }
 
+    /// Heard, but not within DOWN.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        self.down_at().is_some_and(|down| now >= down)
+    }
+
     /// Heard within DOWN, and so were we.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         self.hears_me && self.hears(now)

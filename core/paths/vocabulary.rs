@@ -1,5 +1,6 @@
 //! What the machine is told, and what it wants.
 
+use super::slots::SlotSet;
 use super::way::Way;
 use crate::base::{ClusterId, Epoch, Instant, NodeName, Slot};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -100,6 +101,8 @@ pub enum Output {
     },
     /// All ways, whenever one changed.
     Ways(Arc<BTreeMap<ClusterId, Way>>),
+    /// Candidates of the own cluster that this candidate heard and hears no more, whenever that changed.
+    Silent(SlotSet),
     /// Somebody knows this higher epoch of the own cluster's lease.
     Epoch(Epoch),
     /// A datagram was no use.

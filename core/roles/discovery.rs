@@ -23,7 +23,8 @@ use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Instant, Label, Machine, Wall};
 use crate::discovery::{NotExportable, export_record, merge};
 use crate::model::{
-    Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType, WatchEvent,
+    Api, EndpointSlice, ExportRecord, Import, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType,
+    Source, WatchEvent,
 };
 use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -101,12 +102,43 @@ impl Discovery {
         let changed = self.index.watched(api, event, now);
         self.hear_out(api, &changed, now);
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
+        let complete = self.complete();
+        let at_last = |now: &Complete| now.broker && now.imports;
+        if at_last(&complete) && !at_last(&before) {
+            self.presume_imported(now);
+        }
         touched.extend(self.believe_absences(now));
-        if self.complete() != before {
+        if complete != before {
             touched.extend(self.services());
         }
         for service in &touched {
             self.judge(service);
+        }
+    }
+
+    /// What is imported was at the broker once. That it is not there when this process first looks may mean that the broker
+    /// has lost it.
+    fn presume_imported(&mut self, now: Instant) {
+        let imports = self.index.objects(Api::Local, Kind::Import).filter_map(|(_, object)| as_import(object));
+        let from_others = |import: &Import| {
+            let sources = import.sources.iter().filter(|(cluster, _)| **cluster != self.cluster);
+            let record = |(cluster, source): (&ClusterId, &Source)| ExportRecord {
+                cluster: cluster.clone(),
+                key: import.key.clone(),
+                service_type: import.service_type,
+                ports: import.ports.iter().cloned().collect(),
+                addresses: source.addresses.clone(),
+                ready: source.ready,
+                created: Wall::default(),
+            };
+            sources.map(record).collect::<Vec<_>>()
+        };
+        let records: Vec<ExportRecord> = imports.flat_map(from_others).collect();
+        for record in records {
+            let object = Object::ExportRecord(record);
+            if self.index.presume(Api::Broker, &object, now) {
+                self.services_of(&object.key());
+            }
         }
     }
 
@@ -225,13 +257,25 @@ impl Discovery {
         if !complete.broker || !complete.imports {
             return;
         }
-        let records = self.records.of(service).filter_map(|key| self.record(key)).filter_map(|record| match own {
-            Own::Exported(own) if record.cluster == self.cluster => Some(own),
-            Own::Not(_) if record.cluster == self.cluster => None,
-            Own::Unknown | Own::Exported(_) | Own::Not(_) => Some(record),
-        });
-        let wanted = merge(records).map(Object::Import);
-        self.writer.want(Api::Local, &key(Kind::Import, service), wanted.as_ref(), &self.index);
+        let key = key(Kind::Import, service);
+        let others = self.records.of(service).filter_map(|key| self.record(key));
+        let (ours, others): (Vec<_>, Vec<_>) = others.partition(|record| record.cluster == self.cluster);
+        let ours = match own {
+            // Published; or it was, and the broker has lost it.
+            Own::Exported(own) if !ours.is_empty() || self.imports_from_here(&key) => Some(own),
+            Own::Unknown => ours.first().copied(),
+            Own::Exported(_) | Own::Not(_) => None,
+        };
+        let wanted = merge(others.into_iter().chain(ours)).map(Object::Import);
+        self.writer.want(Api::Local, &key, wanted.as_ref(), &self.index);
+    }
+
+    /// Whether the own API holds an import with the own cluster among its sources.
+    fn imports_from_here(&self, key: &Key) -> bool {
+        self.index
+            .get(Api::Local, key)
+            .and_then(as_import)
+            .is_some_and(|import| import.sources.contains_key(&self.cluster))
     }
 
     /// The identity of the own record of `service`: that of any record of this cluster and service.
@@ -281,6 +325,11 @@ impl Discovery {
         let Object::ExportRecord(record) = self.index.get(Api::Broker, key)? else { return None };
         Some(record)
     }
+}
+
+fn as_import(object: &Object) -> Option<&Import> {
+    let Object::Import(import) = object else { return None };
+    Some(import)
 }
 
 /// The identity of an object that has its service's own name.

@@ -19,7 +19,7 @@ use crate::model::{
     Api, ApiError, CableKey, Candidates, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach,
     Version, Write,
 };
-use crate::sync::{Index, Writer};
+use crate::sync::{ABSENCE, Index, Writer};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -68,7 +68,7 @@ pub struct Gateway {
     /// While it holds the lease: the epoch of its term.
     term: Option<Epoch>,
     told_lease: Option<(Epoch, Option<Slot>)>,
-    exported: Backends,
+    hesitates_until: Option<Instant>,
     outbox: VecDeque<Output>,
 }
 
@@ -108,7 +108,7 @@ impl Gateway {
             node: NodeSide::new(config.node),
             term: None,
             told_lease: None,
-            exported: Backends::new(),
+            hesitates_until: None,
             outbox: VecDeque::new(),
         }
     }
@@ -118,9 +118,6 @@ impl Gateway {
         self.presume_originals(api, touched, now);
         self.hear_out(api, touched, now);
         self.see_epochs(now);
-        if any(&[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
-            self.exported = exported(&self.index);
-        }
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
         }
@@ -138,7 +135,8 @@ impl Gateway {
 
     fn network(&mut self, now: Instant) {
         if self.index.all_synced(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
-            self.node.network(&self.index, Some((self.address, &self.keys)), &self.exported, now);
+            let exported = exported(&self.index, &self.node.silent_nodes(&self.index));
+            self.node.network(&self.index, Some((self.address, &self.keys)), &exported, now);
         }
     }
 
@@ -237,8 +235,9 @@ impl Gateway {
     /// Says to the writer what each object of ours should be.
     fn reconcile(&mut self, now: Instant) {
         self.want_card(now);
+        self.put_back_candidates();
         if let Some(epoch) = self.term {
-            self.announce(epoch);
+            self.announce(epoch, now);
             self.copy_from_broker();
         }
         self.pump_writer();
@@ -284,10 +283,30 @@ impl Gateway {
         reach
     }
 
+    /// Whoever holds the lease of an own API that lost its data may be new and not know who had which slot; we do.
+    fn put_back_candidates(&mut self) {
+        let own = own_candidates(&self.index, Api::Local, &self.node.config().cluster);
+        let Some(known) = own.map(|own| Object::Candidates(own.clone())).filter(|_| self.term.is_none()) else {
+            return;
+        };
+        if self.index.shown(Api::Local, &known.key()).is_none() {
+            self.writer.want(Api::Local, &known.key(), Some(&known), &self.index);
+        }
+    }
+
+    /// Whether somebody may yet tell who had which slot: fellow gateways put that back in an own API that lost its data,
+    /// and the broker has it. One that knows of none and gave the slots anew would end all sessions.
+    fn hesitates(&mut self, now: Instant) -> bool {
+        let asks = self.candidates_before().is_none() && !self.index.synced(Api::Broker, Kind::Candidates);
+        let until = self.node.config().boot + ABSENCE;
+        self.hesitates_until = Some(until).filter(|until| asks && now < *until);
+        self.hesitates_until.is_some()
+    }
+
     /// The holder's announcements: here and at the broker, the new one before the old ones go.
-    fn announce(&mut self, epoch: Epoch) {
+    fn announce(&mut self, epoch: Epoch, now: Instant) {
         let needed = [Kind::Node, Kind::Gateway, Kind::Cluster, Kind::Endpoint, Kind::Candidates];
-        if !needed.iter().all(|kind| self.index.synced(Api::Local, *kind)) {
+        if !self.index.all_synced(Api::Local, &needed) || self.hesitates(now) {
             return;
         }
         let config = self.node.config().clone();
@@ -452,7 +471,8 @@ impl Machine for Gateway {
         let election = self.election.poll_timeout().map(|(at, _)| (at, GatewayWake::Election));
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
-        let absence = self.index.poll_timeout().map(|at| (at, GatewayWake::Absence));
+        let absence = self.index.poll_timeout().into_iter().chain(self.hesitates_until).min();
+        let absence = absence.map(|at| (at, GatewayWake::Absence));
         let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
         [election, paths, writer, absence, loss].into_iter().flatten().min()
     }
@@ -462,11 +482,12 @@ impl Machine for Gateway {
         self.pump_election(now);
         let moved = self.node.handle_timeout(now);
         let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
+        let dares = self.hesitates_until.take_if(|until| *until <= now).is_some();
         let again = !self.writer.due(now).is_empty();
         let lost = !self.losses.due(now).is_empty();
         if moved || absent {
             self.refresh(now);
-        } else if again || lost {
+        } else if again || lost || dares {
             self.reconcile(now);
         }
     }
@@ -504,8 +525,8 @@ fn cards(index: &Index) -> impl Iterator<Item = &Card> {
         .filter_map(|(_, object)| if let Object::Gateway(card) = object { Some(card) } else { None })
 }
 
-/// Ready backends of each port of each exported service.
-fn exported(index: &Index) -> Backends {
+/// Ready backends of each port of each exported service, but for those on `silent` nodes if there are others.
+fn exported(index: &Index, silent: &BTreeSet<NodeName>) -> Backends {
     let mut found = Backends::new();
     for (_, object) in index.objects(Api::Local, Kind::ServiceExport) {
         let Object::ServiceExport(export) = object else { continue };
@@ -515,13 +536,17 @@ fn exported(index: &Index) -> Backends {
             name: export.key.name.as_str().into(),
         };
         let Some(Object::Service(service)) = index.get(Api::Local, &key) else { continue };
-        let ready: BTreeSet<IpAddr> = slices(index)
+        let (off, mut ready): (BTreeSet<_>, BTreeSet<_>) = slices(index)
             .filter(|slice| slice.namespace == service.key.namespace && slice.service == service.key.name)
-            .flat_map(|slice| slice.backends.iter().filter(|b| b.ready).map(|b| b.address))
-            .collect();
+            .flat_map(|slice| slice.backends.iter().filter(|b| b.ready))
+            .partition(|b| b.node.as_ref().is_some_and(|node| silent.contains(node)));
+        if ready.is_empty() {
+            ready = off;
+        }
         for address in &service.cluster_ips {
             for port in &service.ports {
-                let backends = ready.iter().filter(|b| b.is_ipv4() == address.is_ipv4()).map(|b| (*b, port.target));
+                let of_family = ready.iter().map(|b| b.address).filter(|b| b.is_ipv4() == address.is_ipv4());
+                let backends = of_family.map(|b| (b, port.target));
                 let entry = ServicePort {
                     name: service.key.to_string(),
                     backends: backends.collect(),

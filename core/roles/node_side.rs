@@ -6,7 +6,7 @@ use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
 use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Kind, Node, Object};
 use crate::network::Wanted;
-use crate::paths::{self, Me, Neighbour, Paths, Way};
+use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -64,6 +64,7 @@ pub(super) struct NodeSide {
     neighbours: BTreeMap<Neighbour, Option<(Via, IpAddr)>>,
     senders: BTreeMap<(Via, IpAddr), Neighbour>,
     ways: Arc<BTreeMap<ClusterId, Way>>,
+    silent: SlotSet,
     start: Start,
     wanted: Option<Arc<Wanted>>,
     outbox: VecDeque<Output>,
@@ -79,6 +80,7 @@ impl NodeSide {
             neighbours: BTreeMap::new(),
             senders: BTreeMap::new(),
             ways: Arc::default(),
+            silent: SlotSet::EMPTY,
             start: Start::Listing,
             wanted: None,
             outbox: VecDeque::new(),
@@ -146,7 +148,7 @@ impl NodeSide {
         self.pump()
     }
 
-    /// Passes on what the paths machine wants. True if the ways changed.
+    /// Passes on what the paths machine wants. True if ways changed, or who of the fellow candidates is silent.
     fn pump(&mut self) -> bool {
         let mut changed = false;
         while let Some(output) = self.paths.as_mut().and_then(|(_, paths)| paths.poll_output()) {
@@ -159,6 +161,10 @@ impl NodeSide {
                 paths::Output::Ways(ways) => {
                     self.tell_changes(&ways);
                     self.ways = ways;
+                    changed = true;
+                }
+                paths::Output::Silent(silent) => {
+                    self.silent = silent;
                     changed = true;
                 }
                 paths::Output::Epoch(epoch) => self.heard_epoch = self.heard_epoch.max(Some(epoch)),
@@ -185,6 +191,13 @@ impl NodeSide {
         }
     }
 
+    /// Fellow candidates that were heard and are heard no more. A pod there answers by routes that nobody keeps up.
+    pub(super) fn silent_nodes(&self, index: &Index) -> BTreeSet<NodeName> {
+        let own = own_candidates(index, Api::Local, &self.config.cluster).into_iter();
+        let silent = own.flat_map(|own| &own.by_slot).filter(|(slot, _)| self.silent.contains(**slot));
+        silent.map(|(_, candidate)| candidate.node.clone()).collect()
+    }
+
     /// Takes what the API shows: who the neighbours are.
     pub(super) fn membership(&mut self, index: &Index, now: Instant) {
         let Some(own) = own_candidates(index, Api::Local, &self.config.cluster) else { return };
@@ -204,6 +217,7 @@ impl NodeSide {
                 boot: now,
             };
             self.paths = Some((me, Paths::new(config)));
+            self.silent = SlotSet::EMPTY;
         }
         self.senders = neighbours.iter().filter_map(|(n, at)| at.map(|at| (at, n.clone()))).collect();
         let names: BTreeSet<Neighbour> = neighbours.keys().cloned().collect();

@@ -3,9 +3,7 @@
 use super::{cidr, cidrs, cluster, ranges};
 use crate::base::laws::{Subject, prove};
 use crate::base::{Cidr, Instant, Machine, Revision, Rng, Store, drain};
-use crate::ipam::{
-    Admitted, Application, Claim, Claiming, Claims, GlobalWish, Input, Outcome, Output, Ranges, admit,
-};
+use crate::ipam::{Admitted, Application, Claim, Claiming, Claims, GlobalWish, Input, Outcome, Output, Ranges, admit};
 use crate::model::{ApiError, Version};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -52,7 +50,10 @@ fn cidr_size_rounds_up() {
     assert_eq!(claim.ranges.global, cidrs(&["fd99::/118"]));
     for size in [0, 200, u64::MAX] {
         let text = refusal(&claims, &application("b", any_of("242.0.0.0/24", size)));
-        assert!(text.starts_with(&format!("a global range of {size} addresses is not to be had in 242.0.0.0/24")), "{text}");
+        assert!(
+            text.starts_with(&format!("a global range of {size} addresses is not to be had in 242.0.0.0/24")),
+            "{text}"
+        );
     }
 }
 
@@ -226,7 +227,9 @@ fn clusters_that_join_at_once_get_disjoint_ranges_and_one_too_many_is_told_why_b
         }
         let one_more = race(&[apply(16)], seed, &mut broker);
         let [Outcome::Refused(why)] = one_more.as_slice() else { panic!("seed {seed}: {one_more:?}") };
-        assert!(why.starts_with("no 256 neighbouring addresses are free in 242.0.0.0/20: the members have 242.0.0.0/24, "));
+        assert!(
+            why.starts_with("no 256 neighbouring addresses are free in 242.0.0.0/20: the members have 242.0.0.0/24, ")
+        );
         assert_eq!(broker.claims().members.len(), 16, "a refusal writes nothing");
     }
 }

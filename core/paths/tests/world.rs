@@ -294,7 +294,7 @@ impl World {
             match output {
                 Output::Send { to, bytes } => self.send(id, &to, bytes),
                 Output::Ways(ways) => self.note_ways(id, &ways),
-                Output::Epoch(_) => {}
+                Output::Epoch(_) | Output::Silent(_) => {}
                 Output::Ignored(why) => panic!("{} ignored {why}", self.name(id)),
             }
         }
