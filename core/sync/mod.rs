@@ -21,6 +21,20 @@ mod writer;
 pub use index::Index;
 pub use writer::{BACKOFF_MAX, BACKOFF_MIN, SETTLE, Writer};
 
+use core::time::Duration;
+
+/// A request of a daemon without an answer is given up after this.
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Pauses of a daemon that cannot watch an API: the first, and the longest that doubling leads to (±20 %). Shorter than
+/// those of client-go (0.8 and 30 s): whoever lost something is waited for no longer than [`ABSENCE`].
+pub const WATCH_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
 /// How long an object must be missing before that is believed. An API that lost its data is filled again by those who
-/// wrote there as soon as they see it: they list within this time.
-pub const ABSENCE: core::time::Duration = core::time::Duration::from_secs(5);
+/// wrote there, as soon as they see it: once it answers, they list within a request that hangs and the longest pause.
+pub const ABSENCE: Duration = Duration::from_secs(10);
+
+const _: () = assert!(
+    ABSENCE.as_millis() >= REQUEST_DEADLINE.as_millis() + WATCH_PAUSES.1.as_millis() * 6 / 5 + 1_000,
+    "an absence must last until those who would end it had the time to"
+);

@@ -10,7 +10,7 @@ use core::time::Duration;
 /// First pause after a failed write (±20 %), doubled each time.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(500);
 /// Longest pause.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
+pub const BACKOFF_MAX: Duration = Duration::from_secs(3);
 /// How long a done write may stay unseen by the watch before the key is judged anew.
 pub const SETTLE: Duration = Duration::from_secs(30);
 
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(writer.due(now), vec![], "a second wake-up changes nothing");
         }
         assert!(pauses[0] >= Duration::from_millis(400) && pauses[0] <= Duration::from_millis(600));
-        assert!(pauses[5] > Duration::from_secs(6) && pauses[6] <= Duration::from_millis(9600), "{pauses:?}");
+        assert!(pauses[5] >= BACKOFF_MAX * 8 / 10 && pauses[6] <= BACKOFF_MAX * 12 / 10, "{pauses:?}");
     }
 
     #[test]

@@ -13,11 +13,6 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// As client-go's reflectors wait.
-    pub const MIN: Duration = Duration::from_millis(800);
-    /// As client-go's reflectors wait.
-    pub const MAX: Duration = Duration::from_secs(30);
-
     /// The pauses of `seed`.
     #[must_use]
     pub fn new(min: Duration, max: Duration, seed: u64) -> Self {
@@ -41,15 +36,18 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    const LEAST: Duration = Duration::from_millis(800);
+    const MOST: Duration = Duration::from_secs(30);
+
     #[test]
     fn pauses_double_up_to_the_longest_and_begin_anew_after_a_success() {
-        let mut backoff = Backoff::new(Backoff::MIN, Backoff::MAX, 1);
+        let mut backoff = Backoff::new(LEAST, MOST, 1);
         let pauses: Vec<_> = (0..40).map(|_| backoff.pause()).collect();
         for (pause, ideal) in pauses.iter().zip([800, 1_600, 3_200, 6_400, 12_800]) {
             let ideal = Duration::from_millis(ideal);
             assert!(*pause >= ideal * 8 / 10 && *pause <= ideal * 12 / 10, "{pause:?} for {ideal:?}");
         }
-        assert!(pauses.iter().skip(6).all(|pause| *pause <= Backoff::MAX && *pause >= Backoff::MAX * 8 / 10));
+        assert!(pauses.iter().skip(6).all(|pause| *pause <= MOST && *pause >= MOST * 8 / 10));
         backoff.reset();
         assert!(backoff.pause() < Duration::from_secs(1));
     }
@@ -57,7 +55,7 @@ mod tests {
     #[test]
     fn one_seed_waits_the_same_and_another_does_not() {
         let pauses = |seed| {
-            let mut backoff = Backoff::new(Backoff::MIN, Backoff::MAX, seed);
+            let mut backoff = Backoff::new(LEAST, MOST, seed);
             (0..9).map(|_| backoff.pause()).collect::<Vec<_>>()
         };
         assert_eq!(pauses(1), pauses(1));

@@ -1,6 +1,5 @@
 //! The shell's hand for the Kubernetes APIs.
 
-use crate::backoff::Backoff;
 use crate::convert::Writer;
 use crate::heartbeat;
 use crate::request::Requests;
@@ -14,6 +13,7 @@ use tokio::task::JoinSet;
 use tombolo_core::base::{ClusterId, NodeName, Wall};
 use tombolo_core::model::{Api, Key, Kind, Write};
 use tombolo_core::roles::{Event, Input, RequestId};
+use tombolo_core::sync::{REQUEST_DEADLINE, WATCH_PAUSES};
 use tombolo_shell::{Inbox, KubeHand};
 
 /// How the hand behaves.
@@ -34,15 +34,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Requests within 5 s, watches of 10 to 30 s, pauses from 0.8 to 30 s, pages of 500.
+    /// Requests within [`REQUEST_DEADLINE`], watches of 10 to 30 s, pauses of [`WATCH_PAUSES`], pages of 500.
     #[must_use]
     pub fn new(cluster: ClusterId, seed: u64) -> Self {
         Self {
             writer: Writer { cluster, places: Places::default() },
             seed,
-            request_deadline: Duration::from_secs(5),
+            request_deadline: REQUEST_DEADLINE,
             watch_lasts_secs: (10, 30),
-            backoff: (Backoff::MIN, Backoff::MAX),
+            backoff: WATCH_PAUSES,
             page_size: 500,
         }
     }

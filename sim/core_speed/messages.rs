@@ -8,7 +8,7 @@ use crate::world::{HostId, Loss};
 use core::time::Duration;
 use tombolo_core::model::{Api, ApiError, Key, WatchEvent, Write};
 use tombolo_core::roles::{Input, RequestId};
-use tombolo_scenarios::bounds::REQUEST_DEADLINE;
+use tombolo_core::sync::{REQUEST_DEADLINE, WATCH_PAUSES};
 use tombolo_scenarios::{ApiFault, ApiRef};
 
 /// TCP's smallest retransmission timeout on Linux.
@@ -19,8 +19,6 @@ const BATCH_MAX: Duration = Duration::from_secs(30);
 const SERVICE_TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(4));
 /// How long a watch stays open before the client asks again, at least and at most.
 const WATCH_TIME: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
-/// First and longest wait before a failed watch is tried again.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
 /// A message under way.
 #[derive(Debug)]
@@ -292,7 +290,7 @@ impl CoreSpeed {
         // What may still come over the old connection is for nobody.
         known.session += 1;
         known.phase = Phase::Waiting;
-        let wait = BACKOFF.0.saturating_mul(1 << known.failures.min(10)).min(BACKOFF.1);
+        let wait = WATCH_PAUSES.0.saturating_mul(1 << known.failures.min(10)).min(WATCH_PAUSES.1);
         known.failures += 1;
         let wait = self.chance.jitter(wait, 20);
         if let Some(known) = self.running(client).and_then(|running| running.watches.get_mut(watch)) {

@@ -13,8 +13,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tombolo_core::base::{Instant, Rng};
 use tombolo_core::roles::{Event, Input, Role};
+use tombolo_core::sync::REQUEST_DEADLINE;
 use tombolo_kube::{Config, Connections, Kubernetes};
-use tombolo_scenarios::bounds::REQUEST_DEADLINE;
 use tombolo_scenarios::{ApiRef, Daemon, Host, Place, What};
 use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
 
@@ -22,8 +22,6 @@ use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
 const START_SPREAD: Duration = Duration::from_millis(200);
 /// What a plan takes until the kernel has it, at least and at most.
 const APPLY_TIME: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(3));
-/// First and longest wait before a failed watch is tried again: as at core speed.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
 /// Number of a daemon's place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -106,9 +104,7 @@ impl FullSpeed {
         let process = Process::new(now, seed, NAP)?;
         let wanted = WantedCell::default();
         let (letterbox, inputs) = inbox();
-        let mut config = Config::new(node.cluster.clone(), seed);
-        config.request_deadline = REQUEST_DEADLINE;
-        config.backoff = BACKOFF;
+        let config = Config::new(node.cluster.clone(), seed);
         let kit = Kit {
             stack: StackId(host.0),
             own: self.sockets.v4(StackId(host.0)),

@@ -6,6 +6,7 @@ use crate::model::{Api, Kind, Object, WatchEvent};
 use crate::network::{Entry, Network, Route, RouteId, plan};
 use crate::roles::addresses::overlay_address;
 use crate::roles::{Gateway, Input, Output, Role, RouteAgent, Via};
+use crate::sync::ABSENCE;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -201,7 +202,7 @@ fn what_a_new_listing_lacks_is_unrouted_once_its_path_is_dead_too_b48() {
             node.handle(Input::Watched(Api::Local, event));
         }
     }
-    node.run(Duration::from_secs(4));
+    node.run(ABSENCE - Duration::from_secs(1));
     assert_ne!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
     node.run(Duration::from_secs(2));
     assert_eq!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
