@@ -9,7 +9,7 @@ use super::{Invariant, Violation};
 use crate::bounds::CONVERGED_WITHIN;
 use crate::exports::Exports;
 use crate::mirror::Mirror;
-use crate::steps::{RouteStep, route_step};
+use crate::steps::{RouteDoes, RouteStep, route_step};
 use crate::trouble::Trouble;
 use crate::wording::{self, brief};
 use crate::{Change, Fact, Place, Scenario, What};
@@ -29,6 +29,8 @@ pub(super) struct CutIsNotDead {
     ranges: BTreeMap<ClusterId, [Cidr; 2]>,
     /// Names that the DNS server of a node knew, since it has all views.
     names: BTreeMap<(ClusterId, NodeName), usize>,
+    /// Destination and table of each route that leads there, in the kernel of a node.
+    routes: BTreeMap<(ClusterId, NodeName), BTreeSet<(Cidr, String)>>,
 }
 
 impl CutIsNotDead {
@@ -40,6 +42,7 @@ impl CutIsNotDead {
             mirror: Mirror::of(scenario),
             ranges: ranges.collect(),
             names: BTreeMap::new(),
+            routes: BTreeMap::new(),
         }
     }
 }
@@ -57,6 +60,7 @@ impl Invariant for CutIsNotDead {
         self.trouble.watch(fact);
         let before = self.mirror.watch(fact);
         let names_before = self.note_names(fact);
+        let withdrawn = self.note_routes(fact);
         let within = CONVERGED_WITHIN;
         if !self.trouble.apis_lately(fact.at, within) || self.trouble.emptied_lately(fact.at, within) {
             return None;
@@ -64,9 +68,7 @@ impl Invariant for CutIsNotDead {
         let text = match (&fact.what, &fact.place) {
             (What::Wrote { change, object, .. }, _) => self.import_withdrawn(*change, before.as_ref(), object, fact.at),
             (What::Table { names, .. }, _) => self.names_forgotten(names_before?, *names, fact.at),
-            (What::Applied { steps }, Place::Node(cluster, _)) if !self.trouble.beyond_apis_lately(fact.at, within) => {
-                self.routes_removed(cluster, steps)
-            }
+            (What::Applied { .. }, _) if !self.trouble.beyond_apis_lately(fact.at, within) => withdrawn,
             _ => None,
         };
         let text = format!("{}: {}, while an API was in trouble", fact.place, text?);
@@ -111,6 +113,39 @@ impl CutIsNotDead {
         }
     }
 
+    /// Which way to a remote cluster this fact took away, in words, if it took one.
+    fn note_routes(&mut self, fact: &Fact) -> Option<String> {
+        let Place::Node(own, node) = &fact.place else { return None };
+        let at = (own.clone(), node.clone());
+        let What::Applied { steps } = &fact.what else {
+            if let What::Power(_) = fact.what {
+                self.routes.remove(&at);
+            }
+            return None;
+        };
+        let steps = steps.iter().filter_map(|step| route_step(step)).collect::<Vec<_>>();
+        let kept = steps.iter().filter(|step| step.does == RouteDoes::Leads).map(RouteStep::id).collect::<BTreeSet<_>>();
+        let mut known = self.routes.remove(&at).unwrap_or_default();
+        let mut withdrawn = None;
+        for step in &steps {
+            let id = (step.to, step.table.to_owned());
+            let lost = match step.does {
+                RouteDoes::Leads => false,
+                RouteDoes::Withdraws => {
+                    known.remove(&id);
+                    true
+                }
+                RouteDoes::Blocks => known.remove(&id),
+            };
+            if lost && withdrawn.is_none() && !kept.contains(&step.id()) && self.remote(own, step.to) {
+                withdrawn = Some(format!("the route to {} in table {} was withdrawn", step.to, step.table));
+            }
+        }
+        known.extend(kept.into_iter().map(|(to, table)| (to, table.to_owned())));
+        self.routes.insert(at, known);
+        withdrawn
+    }
+
     fn import_withdrawn(&self, change: Change, before: Option<&Object>, now: &Object, at: Duration) -> Option<String> {
         let Object::Import(now) = now else { return None };
         match change {
@@ -132,14 +167,6 @@ impl CutIsNotDead {
         // An export that ended takes its name along, whenever the news gets through.
         let ended = self.exports.ended(at).len();
         (now + ended < before).then(|| format!("the DNS table shrank from {before} names to {now}"))
-    }
-
-    fn routes_removed(&self, own: &ClusterId, steps: &[String]) -> Option<String> {
-        let steps = steps.iter().filter_map(|step| route_step(step)).collect::<Vec<_>>();
-        let kept = steps.iter().filter(|step| step.leads_there()).map(RouteStep::id).collect::<BTreeSet<_>>();
-        let lost =
-            steps.iter().find(|step| !step.leads_there() && !kept.contains(&step.id()) && self.remote(own, step.to));
-        lost.map(|step| format!("the route to {} in table {} was withdrawn", step.to, step.table))
     }
 
     fn remote(&self, own: &ClusterId, to: Cidr) -> bool {
@@ -234,9 +261,25 @@ mod tests {
             watch(vec![slow.clone()], &facts),
             ["west/worker: the route to 10.2.0.0/16 in table 7403 was withdrawn, while an API was in trouble"]
         );
+        for sign in ["~", "+"] {
+            let mut facts = before();
+            let step = format!("{sign} blackhole 10.2.0.0/16 table 7403");
+            facts.push(fact(secs(30), "west/worker", applied(&[&step])));
+            assert_eq!(watch(vec![slow.clone()], &facts).len(), 1, "{step}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_has_just_booted_had_no_route_that_a_blackhole_could_withdraw() {
+        let down = act(20, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::Down));
+        let blackhole = || applied(&["+ blackhole 10.2.0.0/16 table 7403"]);
         let mut facts = before();
-        facts.push(fact(secs(30), "west/worker", applied(&["~ blackhole 10.2.0.0/16 table 7403"])));
-        assert_eq!(watch(vec![slow], &facts).len(), 1);
+        facts.push(fact(secs(20), "west/worker", What::Power(false)));
+        facts.push(fact(secs(21), "west/worker", What::Power(true)));
+        facts.push(fact(secs(32), "west/worker", blackhole()));
+        // Of another node nothing is known either.
+        facts.push(fact(secs(32), "west/gw-b", blackhole()));
+        assert_eq!(watch(vec![down], &facts), [""; 0]);
     }
 
     #[test]
