@@ -88,6 +88,13 @@ impl Exports {
             .collect()
     }
 
+    /// How many exports have ended whose end may only now be noticed: those that are exported no longer, and those that
+    /// are again, but not [firmly](Self::firmly).
+    pub(crate) fn gone_or_renewed(&self, at: Duration) -> usize {
+        let ended = |spans: &[(Duration, Duration)]| spans.iter().any(|(_, to)| *to <= at);
+        self.spans.iter().filter(|((cluster, key), spans)| ended(spans) && !self.firmly(cluster, key, at)).count()
+    }
+
     fn spans(&self, cluster: &ClusterId, key: &ServiceKey) -> &[(Duration, Duration)] {
         self.spans.get(&(cluster.clone(), key.clone())).map_or(&[], Vec::as_slice)
     }
@@ -111,6 +118,7 @@ mod tests {
         assert_eq!(exports.since(&east, &web(), secs(30)), Some(secs(20)));
         assert_eq!(exports.ended(secs(15)), [(&east, &web(), secs(10))]);
         assert_eq!(exports.ended(secs(25)), []);
+        assert_eq!([5, 15, 25, 30].map(|time| exports.gone_or_renewed(secs(time))), [0, 1, 1, 0]);
         assert_eq!(exports.exporters(&web()).collect::<Vec<_>>(), [&east]);
     }
 }

@@ -124,7 +124,8 @@ impl CutIsNotDead {
             return None;
         };
         let steps = steps.iter().filter_map(|step| route_step(step)).collect::<Vec<_>>();
-        let kept = steps.iter().filter(|step| step.does == RouteDoes::Leads).map(RouteStep::id).collect::<BTreeSet<_>>();
+        let kept =
+            steps.iter().filter(|step| step.does == RouteDoes::Leads).map(RouteStep::id).collect::<BTreeSet<_>>();
         let mut known = self.routes.remove(&at).unwrap_or_default();
         let mut withdrawn = None;
         for step in &steps {
@@ -164,9 +165,9 @@ impl CutIsNotDead {
     }
 
     fn names_forgotten(&self, before: usize, now: usize, at: Duration) -> Option<String> {
-        // An export that ended takes its name along, whenever the news gets through.
-        let ended = self.exports.ended(at).len();
-        (now + ended < before).then(|| format!("the DNS table shrank from {before} names to {now}"))
+        // An export that ended takes its name along, whenever the news gets through, also if it has begun anew since.
+        (now + self.exports.gone_or_renewed(at) < before)
+            .then(|| format!("the DNS table shrank from {before} names to {now}"))
     }
 
     fn remote(&self, own: &ClusterId, to: Cidr) -> bool {
@@ -301,5 +302,21 @@ mod tests {
         facts.push(fact(secs(41), "west api", wrote(DISCOVERY, Change::Deleted, web_import(&["east"]))));
         facts.push(fact(secs(41), "west/worker dns", What::Table { names: 0, synced: true }));
         assert_eq!(watch(timeline, &facts), [""; 0]);
+    }
+    #[test]
+    fn an_export_that_ends_and_begins_anew_takes_its_name_along_for_a_moment() {
+        let mut timeline = broker_down();
+        timeline.insert(1, act(30, Verb::Unexport(cluster("east"), web())));
+        timeline.insert(2, act(31, Verb::Export(cluster("east"), web())));
+        let mut facts = before();
+        facts.push(fact(secs(32), "west/worker dns", What::Table { names: 0, synced: true }));
+        facts.push(fact(secs(33), "west/worker dns", What::Table { names: 1, synced: true }));
+        assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
+        // Once the end must have arrived, the new export is as good as any.
+        facts.push(fact(secs(42), "west/worker dns", What::Table { names: 0, synced: true }));
+        assert_eq!(
+            watch(timeline, &facts),
+            ["west/worker dns: the DNS table shrank from 1 names to 0, while an API was in trouble"]
+        );
     }
 }
