@@ -7,6 +7,7 @@ use super::tree::{Node, Word};
 use super::values::{Kind, duration, flag, name, parse_port, parse_share, range, value};
 use super::wrong::{Same, Wrong};
 use crate::{Broker, Cluster, LinkSpec, Links, NodeSpec, Workload};
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use tombolo_core::base::{Cidr, ClusterId, NodeName, Slot};
@@ -16,6 +17,16 @@ use tombolo_core::model::{CableDriver, Protocol, ServiceKey};
 const PODS_MAX: u32 = 1_000;
 /// A link slower than this is a broken one.
 const LATENCY_MAX: Duration = Duration::from_secs(10);
+
+/// Ranges whose addresses mean something else already, and what.
+const SPECIAL: [(Ipv4Addr, u8, &str); 6] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, "which stands for no host in particular"),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, "which each host keeps for itself"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "which no router forwards"),
+    (Ipv4Addr::new(172, 16, 0, 0), 16, "where the simulator has its nodes and APIs"),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, "which is for multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, "which is reserved"),
+];
 
 /// A range that is taken.
 struct Taken {
@@ -70,7 +81,7 @@ fn cluster(
     Some(Cluster { pods: pods?, services: services?, nodes: nodes? })
 }
 
-/// A range that overlaps none before it.
+/// A range that overlaps none before it, and none that means something else.
 fn own_range(
     cluster: &ClusterId,
     kind: &'static str,
@@ -79,6 +90,10 @@ fn own_range(
     report: &mut Report,
 ) -> Option<Cidr> {
     let range = range(node, report)?;
+    if let Some((special, why)) = special(range) {
+        let cluster = cluster.clone();
+        report.add(node.span.clone(), Wrong::RangeSpecial { range_kind: kind, range, cluster, special, why });
+    }
     if let Some(other) = taken.iter().find(|other| other.range.overlaps(&range)) {
         let wrong = Wrong::RangesOverlap {
             range_kind: kind,
@@ -92,6 +107,12 @@ fn own_range(
     }
     taken.push(Taken { range, kind, cluster: cluster.clone() });
     Some(range)
+}
+
+/// The first of [`SPECIAL`] that it overlaps.
+fn special(range: Cidr) -> Option<(Cidr, &'static str)> {
+    let all = SPECIAL.iter().filter_map(|(first, len, why)| Some((Cidr::holding(IpAddr::V4(*first), *len)?, *why)));
+    all.into_iter().find(|(special, _)| special.overlaps(&range))
 }
 
 fn nodes(cluster: &ClusterId, node: &Node, report: &mut Report) -> Option<Members> {

@@ -206,6 +206,20 @@ pub enum Wrong {
         /// Its cluster.
         other_cluster: ClusterId,
     },
+    /// A range of pods or services whose addresses mean something else already.
+    #[error("the {range_kind} {range} of {cluster} overlap {special}, {why}")]
+    RangeSpecial {
+        /// `pods` or `services`.
+        range_kind: &'static str,
+        /// The range.
+        range: Cidr,
+        /// Its cluster.
+        cluster: ClusterId,
+        /// What it overlaps.
+        special: Cidr,
+        /// What that is for.
+        why: &'static str,
+    },
     /// A name used twice.
     #[error("{what} stands here a second time")]
     Twice {
@@ -397,6 +411,7 @@ impl Wrong {
             | Self::Name { .. }
             | Self::Reserved { .. }
             | Self::RangesOverlap { .. }
+            | Self::RangeSpecial { .. }
             | Self::Twice { .. }
             | Self::NoGateway { .. }
             | Self::TooManyGateways { .. }
@@ -437,6 +452,10 @@ impl Wrong {
             Self::Value { text, kind } => kind.hint(text),
             Self::Name { kind, .. } if *kind == "scenario name" => Some("the long story goes into 'about'".to_owned()),
             Self::RangesOverlap { .. } => Some("give each cluster ranges of its own".to_owned()),
+            Self::RangeSpecial { range_kind, .. } => {
+                let example = if *range_kind == "pods" { "10.1.0.0/16" } else { "10.101.0.0/16" };
+                Some(format!("take a part of 10.0.0.0/8, such as {example}"))
+            }
             Self::NoGateway { node, .. } => Some(format!("mark one with a star: {node}*")),
             Self::Two { kind, .. } if *kind == "time" => Some("keep the one that is meant".to_owned()),
             Self::Two { .. } => Some("give each an entry of its own; two entries may have the same time".to_owned()),

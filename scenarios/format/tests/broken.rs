@@ -24,6 +24,8 @@ broken! {
     a_range_with_host_bits_says_which_was_meant: "10.101.0.0/16" => "10.101.0.7/16";
     a_range_that_is_none_is_said: "10.101.0.0/16" => "10.101.0.0";
     ranges_of_two_clusters_must_not_overlap: "10.102.0.0/16" => "10.1.128.0/17";
+    pods_do_not_stand_where_the_simulator_has_its_nodes: "10.1.0.0/16" => "172.16.0.0/12";
+    services_are_not_reserved_addresses: "10.102.0.0/16" => "240.0.0.0/8";
     a_cluster_needs_a_gateway: "nodes: [gw-a*, worker]" => "nodes: [gw-a, worker]";
     a_cluster_has_at_most_four_gateways: "nodes: [gw-a*, worker]" => "nodes: [a*, b*, c*, d*, e*]";
     a_star_before_a_name_is_no_yaml_alias: "nodes: [gw-a*, worker]" => "nodes: [*gw-a, worker]";
@@ -73,6 +75,17 @@ broken! {
     a_tab_is_no_indentation: "  west: {" => "\twest: {";
     a_list_where_a_mapping_belongs: "do: { power_off: west/active-gateway }" => "do: [power_off, west/active-gateway]";
     nothing_where_something_belongs: "broker: east" => "broker:";
+}
+
+#[test]
+fn special_ranges_are_refused_and_what_lies_beside_them_is_not() {
+    for special in ["0.0.0.0/0", "127.4.0.0/16", "169.254.0.0/20", "172.16.3.0/24", "224.0.0.0/16", "255.255.0.0/16"] {
+        let text = mistakes(&base_with("10.1.0.0/16", special));
+        assert!(text.contains(&format!("the pods {special} of west overlap ")), "{text}");
+    }
+    for fine in ["172.17.0.0/16", "192.168.0.0/16", "100.64.0.0/10", "fd00::/64"] {
+        assert!(parse("fine.yaml", &base_with("10.1.0.0/16", fine)).is_ok(), "{fine}");
+    }
 }
 
 #[test]
