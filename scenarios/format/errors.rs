@@ -76,15 +76,15 @@ impl Mistake {
         let margin = " ".repeat(number.len());
         let (source, column) = cut(&self.source, self.column, self.width);
         let width = self.width.min(WIDTH_MAX);
-        writeln!(f, "{file_name}:{}:{}: {}", self.line, self.column, self.wrong)?;
+        writeln!(f, "{file_name}:{}:{}: {}", self.line, self.column, plain(&self.wrong.to_string()))?;
         writeln!(f, "{margin} |")?;
         writeln!(f, "{number} | {source}")?;
         writeln!(f, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(width))?;
         if let Some(expected) = self.wrong.expected() {
-            writeln!(f, "{margin} = expected: {expected}")?;
+            writeln!(f, "{margin} = expected: {}", plain(&expected))?;
         }
         if let Some(hint) = self.wrong.hint() {
-            writeln!(f, "{margin} = hint: {hint}")?;
+            writeln!(f, "{margin} = hint: {}", plain(&hint))?;
         }
         Ok(())
     }
@@ -115,9 +115,21 @@ fn boundary(text: &str, at: usize) -> usize {
 fn shown(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
+        c if steers(c) => '\u{fffd}',
         c => c,
     }
+}
+
+/// A text that came from the file, as it may be shown.
+fn plain(text: &str) -> String {
+    text.chars().map(shown).collect()
+}
+
+/// Whether a character is not shown but changes how a terminal shows others: controls, and what turns the direction of
+/// writing (UAX #9).
+pub(super) fn steers(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// A long line is cut so that the place is seen; returns what is left and the column in it.

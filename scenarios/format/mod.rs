@@ -134,9 +134,14 @@ fn name(node: &Node, report: &mut Report) -> Option<String> {
     Some(name)
 }
 
-/// A text; line breaks in the file are spaces in it.
+/// A text; line breaks in the file are spaces in it. It is shown as it is, so nothing in it may steer a terminal.
 fn line(node: &Node, report: &mut Report) -> Option<String> {
     let word = node.word("a text", report)?;
+    let steering = word.text.char_indices().find(|(_, c)| errors::steers(*c) && !c.is_whitespace());
+    if let Some((at, character)) = steering {
+        report.add(word.part(at, at + character.len_utf8()), Wrong::Steers { character });
+        return None;
+    }
     Some(word.text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

@@ -182,6 +182,12 @@ pub enum Wrong {
         /// Why.
         error: LabelError,
     },
+    /// A text with a character that is not shown but changes how a terminal shows others.
+    #[error("the text holds U+{:04X}, which is not shown but steers the terminal", u32::from(*character))]
+    Steers {
+        /// The character.
+        character: char,
+    },
     /// A name that means something else.
     #[error("'{name}' cannot be the name of a {kind}: the word means something else in references")]
     Reserved {
@@ -409,6 +415,7 @@ impl Wrong {
             | Self::KeyTwice { .. }
             | Self::TooMuch { .. }
             | Self::Name { .. }
+            | Self::Steers { .. }
             | Self::Reserved { .. }
             | Self::RangesOverlap { .. }
             | Self::RangeSpecial { .. }
@@ -451,6 +458,7 @@ impl Wrong {
             Self::MissingKey { key, place } => example_of(key, place).map(|example| format!("for example {example}")),
             Self::Value { text, kind } => kind.hint(text),
             Self::Name { kind, .. } if *kind == "scenario name" => Some("the long story goes into 'about'".to_owned()),
+            Self::Steers { .. } => Some("leave it out".to_owned()),
             Self::RangesOverlap { .. } => Some("give each cluster ranges of its own".to_owned()),
             Self::RangeSpecial { range_kind, .. } => {
                 let example = if *range_kind == "pods" { "10.1.0.0/16" } else { "10.101.0.0/16" };

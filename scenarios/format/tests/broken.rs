@@ -33,6 +33,8 @@ broken! {
     a_node_cannot_be_called_like_a_role: "[gw-a*, gw-b*, worker]" => "[gw-a*, active-gateway*, worker]";
     a_name_has_at_most_63_characters: "worker] }\n  east" => &format!("{}] }}\n  east", "w".repeat(64));
     a_scenario_name_is_short: "two clusters" => "two clusters and everything that happened to them on that day in May";
+    a_scenario_name_does_not_colour_the_terminal: "two clusters" => "\"two \\e[31mclusters\"";
+    a_story_does_not_turn_the_direction_of_writing: "each section" => "each \u{202e}section";
     a_capital_in_a_cluster_id_is_shown: "  east: {" => "  East: {";
     an_unknown_broker_names_the_clusters: "broker: east" => "broker: eats";
     a_latency_needs_a_unit: "latency: 5ms" => "latency: 5";
@@ -112,8 +114,12 @@ fn a_long_line_is_cut_around_the_place() {
 
 #[test]
 fn control_characters_do_not_reach_the_terminal() {
-    let text = base_with("broker: east", "broker: \"\u{1b}[31meast\"");
-    assert!(!mistakes(&text).contains('\u{1b}'));
+    for steering in ["\u{1b}[31m", "\\e[31m", "\u{9b}31m", "\\x9b31m", "\u{202e}", "\\u202e", "\u{2066}"] {
+        for broken in ["broker: \"{}east\"", "broker: east\norigin: [\"{}B01\"]", "broker: east\n\"{}cable\": vxlan"] {
+            let text = mistakes(&base_with("broker: east", &broken.replace("{}", steering)));
+            assert!(!text.chars().any(|c| c != '\n' && crate::format::errors::steers(c)), "{text:?}");
+        }
+    }
 }
 
 #[test]
