@@ -37,7 +37,7 @@ pub(super) enum Command {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
         /// Pins chance
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = one_seed, allow_hyphen_values = true)]
         seed: u64,
     },
 }
@@ -49,10 +49,17 @@ pub(super) struct Which {
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Pins chance
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds", value_parser = one_seed)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        conflicts_with = "seeds",
+        value_parser = one_seed,
+        allow_hyphen_values = true
+    )]
     seed: u64,
     /// Each seed from A to B, both too
-    #[arg(long, value_name = "A..B")]
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     seeds: Option<Seeds>,
     /// core: the machines alone, fast; full: real shell, kube client and packets
     #[arg(long, default_value_t = Speed::Core)]
@@ -92,8 +99,9 @@ pub(super) enum Format {
     Json,
 }
 
+/// Numbers below 0 come here too, rather than being taken for options, so that they are answered in words.
 fn one_seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("'{text}' is no seed: a number from 0 on, or --seeds A..B for several"))
+    text.parse().map_err(|_| format!("'{text}' is no seed: a seed is 0 or more; --seeds A..B stands for several"))
 }
 
 /// From the first to the last.
@@ -103,7 +111,7 @@ pub(super) struct Seeds(u64, u64);
 impl FromStr for Seeds {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no range of seeds such as 1..50");
+        let wrong = || format!("'{text}' is no range of seeds such as 1..50: a seed is 0 or more");
         let (first, last) = text.split_once("..").ok_or_else(wrong)?;
         let last = last.strip_prefix('=').unwrap_or(last);
         let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
@@ -127,10 +135,24 @@ mod tests {
 
     #[test]
     fn a_range_that_is_none_is_refused_with_the_reason() {
-        for text in ["5", "a..b", "1..", "..3"] {
+        for text in ["5", "a..b", "1..", "..3", "-1..3"] {
             assert!(text.parse::<Seeds>().unwrap_err().contains("no range of seeds"), "{text}");
         }
         assert!("5..3".parse::<Seeds>().unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn a_seed_below_0_is_told_what_a_seed_is() {
+        let asked = [
+            &["run", "x.yaml", "--seed", "-1"][..],
+            &["run", "x.yaml", "--seeds", "-1..3"],
+            &["doublecheck", "x.yaml", "--seeds", "-3..-1"],
+            &["bench", "--seed", "-1"],
+        ];
+        for arguments in asked {
+            let error = Args::try_parse_from([&["tombolo-sim"], arguments].concat()).unwrap_err().to_string();
+            assert!(error.contains("a seed is 0 or more") && !error.contains("unexpected argument"), "{error}");
+        }
     }
 
     #[test]
