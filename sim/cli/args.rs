@@ -17,7 +17,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  everything that was expected held (or was SKIPPED, with the reason)
   1  an expectation or an invariant did not hold, or two runs of one seed differed
-  2  wrong usage, or a scenario that cannot be read or simulated (the others are played all the same)";
+  2  wrong usage, or a scenario that cannot be read or simulated (the others are played all the same);
+     or the output could not be written. Whoever closes the pipe early, as head does, has read enough: no failure";
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {

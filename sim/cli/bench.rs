@@ -43,6 +43,6 @@ pub(super) fn bench(simulated: u64, seed: u64) -> anyhow::Result<Ending> {
         world.steps(),
         world.steps() as f64 / wall,
         simulated as f64 / wall,
-    ));
+    ))?;
     Ok(Ending::Held)
 }

@@ -35,13 +35,13 @@ fn check(entry: &Entry, seed: u64, speed: Speed, progress: &Progress) -> anyhow:
     let name = &entry.scenario.name;
     match first_difference(&first, &second) {
         None => {
-            output::say_table(&format!("ok      {name} | {speed} | seed {seed}: twice trace {}", hash_of(&first)));
+            output::say_table(&format!("ok      {name} | {speed} | seed {seed}: twice trace {}", hash_of(&first)))?;
             Ok(true)
         }
         Some((line, one, other)) => {
-            output::say_table(&format!("FAILED  {name} | {speed} | seed {seed}: the runs differ from line {line} on"));
-            output::say(&format!("  first   {one}\n  second  {other}"));
-            output::say(&format!("  replay: {}", replay("doublecheck", &entry.path, seed, speed)));
+            output::say_table(&format!("FAILED  {name} | {speed} | seed {seed}: the runs differ from line {line} on"))?;
+            output::say(&format!("  first   {one}\n  second  {other}"))?;
+            output::say(&format!("  replay: {}", replay("doublecheck", &entry.path, seed, speed)))?;
             Ok(false)
         }
     }

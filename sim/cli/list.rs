@@ -20,7 +20,7 @@ pub(super) fn list(directory: &Path) -> anyhow::Result<Ending> {
                 }
                 let mut label = corpus::name(path);
                 for line in wrap(&about) {
-                    output::say(format!("{label:column$}  {line}").trim_end());
+                    output::say(format!("{label:column$}  {line}").trim_end())?;
                     label.clear();
                 }
             }

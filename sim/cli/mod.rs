@@ -35,17 +35,26 @@ impl From<Ending> for ExitCode {
 
 /// Reads the command line and obeys.
 pub fn main() -> ExitCode {
-    let ending = match Args::parse().command {
-        Command::Run(asked) => run::run(&asked),
-        Command::List { directory } => list::list(&directory),
-        Command::Doublecheck(asked) => doublecheck::doublecheck(&asked),
-        Command::Bench { seconds, seed } => bench::bench(seconds, seed),
-    };
-    match ending {
+    match Args::try_parse().map_or_else(|told| tell(&told), obey) {
         Ok(ending) => ending.into(),
         Err(error) => {
             output::complain(&format!("{error:#}"));
             Ending::Unusable.into()
         }
     }
+}
+
+fn obey(args: Args) -> anyhow::Result<Ending> {
+    match args.command {
+        Command::Run(asked) => run::run(&asked),
+        Command::List { directory } => list::list(&directory),
+        Command::Doublecheck(asked) => doublecheck::doublecheck(&asked),
+        Command::Bench { seconds, seed } => bench::bench(seconds, seed),
+    }
+}
+
+/// The help, the version, or what is wrong with the command line.
+fn tell(told: &clap::Error) -> anyhow::Result<Ending> {
+    output::written(told.print())?;
+    Ok(if told.use_stderr() { Ending::Unusable } else { Ending::Held })
 }

@@ -1,13 +1,25 @@
 //! The only place that prints. Colours and progress only where a terminal shows them.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the output layer")]
 
-use std::io::{IsTerminal as _, Write as _};
+use anyhow::Context as _;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use tombolo_scenarios::Judgement;
 
 /// A line, or several, for whoever asked.
-pub(super) fn say(text: &str) {
-    // Whoever reads may have stopped (`| head`): that is no failure of ours.
-    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end_matches('\n'));
+///
+/// # Errors
+/// If it cannot be written, as on a full disk: what nobody can read was not found out.
+pub(super) fn say(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    written(writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()))
+}
+
+/// Whoever reads may have stopped (`| head`): that is no failure of ours.
+pub(super) fn written(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write the output"),
+    }
 }
 
 /// What went wrong.
@@ -21,10 +33,13 @@ fn colours(terminal: bool) -> bool {
 }
 
 /// A table with its judgements in colour, if a terminal shows it.
-pub(super) fn say_table(table: &str) {
+///
+/// # Errors
+/// As of [`say`].
+pub(super) fn say_table(table: &str) -> anyhow::Result<()> {
     let paint = colours(std::io::stdout().is_terminal());
     let lines: Vec<String> = table.lines().map(|line| if paint { painted(line) } else { line.to_owned() }).collect();
-    say(&lines.join("\n"));
+    say(&lines.join("\n"))
 }
 
 fn painted(line: &str) -> String {
@@ -80,6 +95,12 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_closed_pipe_is_no_failure() {
+        assert!(written(Err(ErrorKind::BrokenPipe.into())).is_ok());
+        assert_eq!(written(Err(ErrorKind::StorageFull.into())).unwrap_err().to_string(), "cannot write the output");
+    }
 
     #[test]
     fn a_judgement_is_painted_and_nothing_else_of_its_line() {

@@ -144,27 +144,27 @@ impl Teller<'_> {
             self.ending = self.ending.max(Ending::Failed);
         }
         if self.asked.output == Format::Json {
-            output::say(&json(job, report)?);
+            output::say(&json(job, report)?)?;
             return Ok(());
         }
         if self.asked.trace {
-            output::say(&trace::text(&job.entry.scenario, &report.facts));
+            output::say(&trace::text(&job.entry.scenario, &report.facts))?;
         }
         if self.asked.timeline {
-            output::say(&timeline(&job.entry.scenario, &report.facts));
+            output::say(&timeline(&job.entry.scenario, &report.facts))?;
         }
         let outage = worst_outage(job, report);
         if self.several && !failed && !self.asked.trace && !self.asked.timeline {
-            output::say_table(&one_line(report, outage));
+            output::say_table(&one_line(report, outage))?;
         } else {
-            output::say_table(&report.table());
+            output::say_table(&report.table())?;
         }
         if failed {
-            output::say(&format!("  replay: {}\n  (--trace tells every fact)", job.replay()));
+            output::say(&format!("  replay: {}\n  (--trace tells every fact)", job.replay()))?;
         }
         self.summary.add(report, outage);
         if self.several && self.asked.which.seeds().last() == Some(&job.seed) {
-            output::say_table(&core::mem::take(&mut self.summary).line(&job.entry.scenario.name));
+            output::say_table(&core::mem::take(&mut self.summary).line(&job.entry.scenario.name))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use libtest_mimic::{Failed, Trial};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 pub fn trials() -> Vec<Trial> {
     let trial = |name: &str, test: fn() -> Result<(), Failed>| Trial::test(format!("command line: {name}"), test);
@@ -20,6 +20,8 @@ pub fn trials() -> Vec<Trial> {
         trial("json_is_one_document_a_run", json_is_one_document_a_run),
         trial("two_processes_print_the_same_trace", two_processes_print_the_same_trace),
         trial("two_processes_print_the_same_trace_at_full_speed", two_processes_print_the_same_trace_at_full_speed),
+        trial("output_that_cannot_be_written_ends_with_2", output_that_cannot_be_written_ends_with_2),
+        trial("who_stops_reading_is_no_failure", who_stops_reading_is_no_failure),
         trial("list_tells_what_each_scenario_is_about", list_tells_what_each_scenario_is_about),
         trial("bench_tells_machine_steps_a_second", bench_tells_machine_steps_a_second),
     ]
@@ -31,6 +33,14 @@ fn sim(arguments: &[&str]) -> Output {
 
 fn sim_in(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tombolo-sim")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// With its output going there.
+fn sim_into(stdout: Stdio, arguments: &[&str]) -> Output {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo-sim"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -193,6 +203,43 @@ fn two_processes_print_the_same_trace_at_full_speed() -> Result<(), Failed> {
     let path = reachable("twice-at-full-speed");
     let output = sim(&["doublecheck", path.to_str().unwrap(), "--seed", "5", "--speed", "full"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    Ok(())
+}
+
+fn output_that_cannot_be_written_ends_with_2() -> Result<(), Failed> {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return Ok(());
+    }
+    let path = reachable("nowhere-to-write");
+    let path = path.to_str().unwrap();
+    let asked = [
+        &["run", path][..],
+        &["run", path, "--output", "json"],
+        &["run", path, "--seeds", "1..3", "--trace"],
+        &["doublecheck", path],
+        &["list"],
+        &["bench", "--seconds", "1"],
+        &["--help"],
+    ];
+    for arguments in asked {
+        let output = std::fs::OpenOptions::new().write(true).open(full).unwrap();
+        let output = sim_into(output.into(), arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains("error: cannot write the output: "), "{arguments:?}: {text}");
+    }
+    Ok(())
+}
+
+fn who_stops_reading_is_no_failure() -> Result<(), Failed> {
+    let path = reachable("nobody-reads");
+    for arguments in [&["run", path.to_str().unwrap(), "--trace"][..], &["list"], &["--help"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = sim_into(writer.into(), arguments);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{arguments:?}");
+    }
     Ok(())
 }
 
