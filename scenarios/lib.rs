@@ -15,6 +15,7 @@ mod continuity;
 mod exports;
 mod fact;
 pub mod format;
+mod hopeless;
 pub mod invariants;
 mod mirror;
 pub mod probing;

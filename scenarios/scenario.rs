@@ -73,6 +73,12 @@ pub struct Links {
 }
 
 impl Links {
+    /// The link from a cluster to another, or to the broker's own site.
+    pub(crate) fn between(&self, a: &ClusterId, b: Option<&ClusterId>) -> LinkSpec {
+        let pair = b.map(|b| if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) });
+        pair.and_then(|pair| self.pairs.get(&pair)).copied().unwrap_or(self.default)
+    }
+
     /// Whether packets are lost anywhere by chance.
     #[must_use]
     pub fn lose_packets(&self) -> bool {

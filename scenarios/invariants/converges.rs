@@ -3,11 +3,13 @@
 //!
 //! Watched are the flows that an expectation wants to connect and none wants refused, towards a service that is exported.
 //! Where links lose packets, single probes may fail; then a flow must not fail without a break for longer than chance can
-//! explain. Held flows are not watched: whether one outlives a gateway depends on its kind (`spec/data-plane.md` 5).
+//! explain; where a link is hopeless, no flow over it is watched (`hopeless.rs`). Held flows are not watched: whether one
+//! outlives a gateway depends on its kind (`spec/data-plane.md` 5).
 
 use super::{Invariant, Violation};
 use crate::bounds::{CHANCE_FORGIVEN, CONVERGED_WITHIN};
 use crate::exports::Exports;
+use crate::hopeless::hopeless;
 use crate::probing::{Stream, stream_of, stream_of_probe, streams};
 use crate::trouble::Trouble;
 use crate::verdict::NOT_PROBED;
@@ -24,6 +26,8 @@ pub(super) struct Converges {
     streams: Vec<Stream>,
     /// Places of the streams that are watched.
     watched: BTreeSet<usize>,
+    /// Why others are not: their links are hopeless.
+    hopeless: BTreeSet<String>,
     trouble: Trouble,
     exports: Exports,
     exports_end: bool,
@@ -49,10 +53,18 @@ impl Converges {
             }
         }
         watched.retain(|index| !refused.contains(index) && streams.get(*index).is_some_and(|stream| !stream.held));
+        let mut reasons = BTreeSet::new();
+        watched.retain(|index| {
+            let reason = streams.get(*index).and_then(|stream| hopeless(scenario, stream));
+            let hopeful = reason.is_none();
+            reasons.extend(reason);
+            hopeful
+        });
         Self {
             workloads: scenario.workloads.clone(),
             streams,
             watched,
+            hopeless: reasons,
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
             exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..))),
@@ -111,10 +123,15 @@ impl Invariant for Converges {
 
     fn excuse(&mut self, at: Duration) -> Option<String> {
         self.trouble.advance(at);
-        if self.watched.is_empty() {
+        if self.watched.is_empty() && self.hopeless.is_empty() {
             return Some("no flow is expected to connect".into());
         }
-        self.trouble.says().or_else(|| self.trouble.says_lately(at, CONVERGED_WITHIN))
+        let hopeless = self.hopeless.iter().cloned().collect::<Vec<_>>().join(", ");
+        if self.watched.is_empty() {
+            return Some(hopeless);
+        }
+        let for_now = self.trouble.says().or_else(|| self.trouble.says_lately(at, CONVERGED_WITHIN));
+        for_now.or_else(|| (!hopeless.is_empty()).then(|| format!("of some flows: {hopeless}")))
     }
 
     fn end(&mut self, _: Duration) -> Vec<Violation> {
@@ -185,6 +202,29 @@ mod tests {
         assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)), [""; 0]);
         facts.extend([tried(24, failed("lost")), tried(25, failed("lost"))]);
         assert_eq!(broken(&mut Converges::of(&lossy), &facts, secs(60)).len(), 1);
+    }
+
+    #[test]
+    fn a_flow_over_a_link_that_lets_nothing_through_is_not_watched() {
+        let mut dead = scenario(vec![], vec![connects(When::By(secs(10)))]);
+        dead.links.default.loss_millionths = 1_000_000;
+        let facts = (20..30).map(|at| tried(at, failed("no answer"))).collect::<Vec<_>>();
+        assert_eq!(broken(&mut Converges::of(&dead), &facts, secs(60)), [""; 0]);
+        let excuses = |scenario: &Scenario| crate::rehearsal::excused(&mut Converges::of(scenario), &facts, secs(60));
+        assert_eq!(excuses(&dead), ["0.000s..60.000s: the link between west and east loses every packet"]);
+        // Another flow is watched all the same.
+        let mut other = connects(When::By(secs(10)));
+        if let Expectation::Connect { to, .. } = &mut other {
+            *to = crate::Target::Address("10.1.2.10".parse().unwrap(), 80, tombolo_core::model::Protocol::Tcp);
+        }
+        dead.expect.push(other);
+        assert_eq!(
+            excuses(&dead),
+            ["0.000s..60.000s: less than 10s since the start; \
+                 of some flows: the link between west and east loses every packet"]
+        );
+        let facts = (20..30).map(|at| fact(secs(at), "west/worker", probed(1, 0, secs(at), failed("no answer"))));
+        assert_eq!(broken(&mut Converges::of(&dead), &facts.collect::<Vec<_>>(), secs(60)).len(), 1);
     }
 
     #[test]
