@@ -2,6 +2,7 @@
 //! alike and the documentation can cite it.
 
 use core::time::Duration;
+use tombolo_core::sync::ABSENCE;
 
 /// A probe of each stream begins this often: the grain of every verdict. Short against the second that a failover may
 /// take, long against a round trip between sites.
@@ -18,11 +19,18 @@ pub const OUTCOME_GRACE: Duration = Duration::from_millis(500);
 /// then on" is watched and not merely claimed. `settled` needs as much quiet.
 pub const TAIL: Duration = Duration::from_secs(5);
 
-/// When faults have ended and nothing was done for this long, everything works: all probes pass (Converges), deletes
-/// have arrived everywhere (No lost delete), answers are current (DNS never lies). It covers a daemon's start, one
+/// When faults have ended and nothing was done for this long, everything works: all probes pass (Converges), and what is
+/// there can be reached and resolved. It covers a daemon's start, one
 /// listing after the longest back-off of a watch, and one choice of path; the run lasts at least as long after the last
 /// act.
 pub const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
+
+/// When faults have ended and nothing was done for this long, what is gone at its source is gone everywhere (No lost
+/// delete, DNS never lies), also where only a new listing shows it: that is believed when it has lasted
+/// ([`tombolo_core::sync::ABSENCE`]).
+pub const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+const _: () = assert!(GONE_WITHIN.as_millis() >= CONVERGED_WITHIN.as_millis() + ABSENCE.as_millis());
 
 /// With no API at fault and nothing done for this long, nothing moves any more (No flap). A lease lasts 15 s and is
 /// asked for every 2 s (`spec/mcs-dns.md` rule 61); a candidate that reaches nobody gives it up after 5 s
@@ -43,4 +51,4 @@ pub const LOST_HIDDEN_WITHIN: Duration = Duration::from_secs(4);
 
 /// A daemon gives up a request to an API that is not answered within this (`daemons/kube`, and both speeds of the
 /// simulator). An API that is slower is as unreachable to them as one that is down, though it carries out what it is asked.
-pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
+pub const REQUEST_DEADLINE: Duration = tombolo_core::sync::REQUEST_DEADLINE;

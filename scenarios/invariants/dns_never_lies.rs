@@ -4,7 +4,7 @@
 
 use super::{Invariant, Violation};
 use crate::addresses::AddressBook;
-use crate::bounds::{CONVERGED_WITHIN, LOST_HIDDEN_WITHIN, NAME_KNOWN_WITHIN};
+use crate::bounds::{CONVERGED_WITHIN, GONE_WITHIN, LOST_HIDDEN_WITHIN, NAME_KNOWN_WITHIN};
 use crate::exports::Exports;
 use crate::mirror::Mirror;
 use crate::probing::{Stream, stream_of_probe, streams};
@@ -198,8 +198,8 @@ impl DnsNeverLies {
         if owners.is_empty() {
             return all_known.then(|| format!("{asking} was told {address} for {name}, which no exporter has"));
         }
-        let calm = self.trouble.calm_for(*answered) >= CONVERGED_WITHIN + answered.saturating_sub(*began);
-        let from = if calm { began.saturating_sub(CONVERGED_WITHIN) } else { Duration::ZERO };
+        let calm = self.trouble.calm_for(*answered) >= GONE_WITHIN + answered.saturating_sub(*began);
+        let from = if calm { began.saturating_sub(GONE_WITHIN) } else { Duration::ZERO };
         owners.retain(|cluster| self.exports.within(cluster, key, from, *began));
         if owners.is_empty() {
             return Some(format!("{asking} was told {address} for {name}, whose export is over"));
@@ -310,9 +310,9 @@ mod tests {
     #[test]
     fn an_address_whose_export_is_over_is_caught_after_the_bound() {
         let mut facts = working();
-        facts.push(asked(29, "NOERROR", &[WEB_IP]));
+        facts.push(asked(39, "NOERROR", &[WEB_IP]));
         assert_eq!(watch(unexport(), &facts), [""; 0]);
-        facts.push(asked(31, "NOERROR", &[WEB_IP]));
+        facts.push(asked(41, "NOERROR", &[WEB_IP]));
         assert_eq!(
             watch(unexport(), &facts),
             ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, whose export is over"]
@@ -323,11 +323,11 @@ mod tests {
     fn an_address_whose_export_ended_during_an_outage_is_forgiven_until_the_bound_after_it() {
         let mut timeline = unexport();
         timeline.insert(0, act(15, Verb::Api(ApiRef::Broker, ApiFault::Down)));
-        timeline.push(act(40, Verb::Api(ApiRef::Broker, ApiFault::Healthy)));
+        timeline.push(act(35, Verb::Api(ApiRef::Broker, ApiFault::Healthy)));
         let mut facts = working();
-        facts.extend([asked(39, "NOERROR", &[WEB_IP]), asked(49, "NOERROR", &[WEB_IP])]);
+        facts.extend([asked(39, "NOERROR", &[WEB_IP]), asked(54, "NOERROR", &[WEB_IP])]);
         assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
-        facts.push(asked(51, "NOERROR", &[WEB_IP]));
+        facts.push(asked(56, "NOERROR", &[WEB_IP]));
         assert_eq!(watch(timeline, &facts).len(), 1);
     }
 

@@ -4,7 +4,7 @@
 
 use super::{Invariant, Violation};
 use crate::addresses::AddressBook;
-use crate::bounds::{CALM_AFTER, CONVERGED_WITHIN};
+use crate::bounds::{CALM_AFTER, GONE_WITHIN};
 use crate::exports::Exports;
 use crate::mirror::Mirror;
 use crate::probing::{Stream, stream_of_probe, streams};
@@ -64,7 +64,7 @@ impl Invariant for NoLostDelete {
         let What::Probed { id, began, outcome: Outcome::Resolved { addresses, .. } } = &fact.what else { return None };
         let name = self.streams.get(stream_of_probe(*id))?.name()?;
         let (key, _) = named_by(name, &self.workloads)?;
-        if self.trouble.calm_for(fact.at) < CONVERGED_WITHIN + fact.at.saturating_sub(*began) {
+        if self.trouble.calm_for(fact.at) < GONE_WITHIN + fact.at.saturating_sub(*began) {
             return None;
         }
         let ended = self.exports.ended(*began);
@@ -82,7 +82,7 @@ impl Invariant for NoLostDelete {
         if self.exports.ended(at).is_empty() {
             return None;
         }
-        self.trouble.says().or_else(|| self.trouble.says_lately(at, CONVERGED_WITHIN))
+        self.trouble.says().or_else(|| self.trouble.says_lately(at, GONE_WITHIN))
     }
 
     fn end(&mut self, ended: Duration) -> Vec<Violation> {
@@ -96,7 +96,7 @@ impl Invariant for NoLostDelete {
 impl NoLostDelete {
     /// Once all faults have ended and the bound is over: what is left of each export that ended?
     fn look_after(&mut self, now: Duration) {
-        if self.trouble.calm_for(now) < CONVERGED_WITHIN {
+        if self.trouble.calm_for(now) < GONE_WITHIN {
             return;
         }
         let ended = self.exports.ended(now);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_delete_during_an_outage_has_until_the_bound_after_it() {
         let down = act(15, Verb::Api(ApiRef::Broker, ApiFault::Down));
-        let healthy = act(45, Verb::Api(ApiRef::Broker, ApiFault::Healthy));
+        let healthy = act(35, Verb::Api(ApiRef::Broker, ApiFault::Healthy));
         let mut facts = exported();
         facts.push(fact(secs(40), "west/worker", probed(0, 1, secs(40), resolved("NOERROR", &[WEB_IP]))));
         facts.extend(swept(50));
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
         let mut invariant = NoLostDelete::of(&scenario(timeline.clone(), vec![]));
         let excuses = crate::rehearsal::excused(&mut invariant, &facts, secs(60));
-        assert_eq!(excuses, ["20.000s..55.000s: broker api down; less than 10s since the last act"]);
+        assert_eq!(excuses, ["20.000s..55.000s: broker api down; less than 20s since the last act"]);
         // The same outage, and the delete is lost.
         assert_eq!(watch(timeline, &exported()).len(), 2);
     }

@@ -65,6 +65,7 @@ fn every_number_is_the_one_in_force() {
         ("PROBE_EVERY", bounds::PROBE_EVERY),
         ("PROBE_TIMEOUT", bounds::PROBE_TIMEOUT),
         ("CONVERGED_WITHIN", bounds::CONVERGED_WITHIN),
+        ("GONE_WITHIN", bounds::GONE_WITHIN),
         ("TAIL", bounds::TAIL),
         ("REQUEST_DEADLINE", bounds::REQUEST_DEADLINE),
     ];
