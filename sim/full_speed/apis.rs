@@ -107,23 +107,40 @@ impl FullSpeed {
         Ok(())
     }
 
+    /// Starts an API, unless it runs.
     pub(super) fn start_api(&mut self, number: usize) -> Result<(), FullSpeedError> {
         let (now, seed) = (self.time, self.seed);
-        let Some(api) = self.apis.get_mut(number).filter(|api| api.process.is_none()) else { return Ok(()) };
+        let Some(api) = self.apis.get(number).filter(|api| api.process.is_none()) else { return Ok(()) };
+        if api.starts > 0 {
+            self.free_port(StackId(api.host.0));
+        }
+        let Some(api) = self.apis.get_mut(number) else { return Ok(()) };
         api.starts += 1;
         let seed = Rng::stream(seed, &format!("api {} {}", api.name, api.starts)).bits();
         let process = Process::new(now, seed, NAP)?;
         let stack = StackId(api.host.0);
-        process.spawn(serve(api.server.clone(), self.sockets.v4(stack)));
+        process.spawn(serve(api.name.clone(), api.server.clone(), self.sockets.v4(stack), self.chronicle.clone()));
         api.process = Some(process);
         Ok(())
     }
 
-    /// Kills the process of an API: its host closes all connections and refuses new ones.
+    /// Kills the process of an API: its host closes all connections, and answers no new one.
     pub(super) fn stop_api(&mut self, number: usize) {
         let Some(api) = self.apis.get_mut(number) else { return };
-        self.sockets.enter(StackId(api.host.0));
+        let stack = StackId(api.host.0);
+        self.sockets.enter(stack);
         api.process = None;
+        self.sockets.set_silent(stack, true);
+    }
+
+    /// Lets nothing of an API's former process stand in the way of the next: a connection that is still being closed holds
+    /// the port (the simulated sockets have no `SO_REUSEADDR`).
+    fn free_port(&mut self, stack: StackId) {
+        // The ends of connections leave before these are forgotten; what is forgotten is gone once all has been sent.
+        self.sockets.send_all(self.time, &mut self.fabric);
+        self.sockets.forget(stack);
+        self.sockets.send_all(self.time, &mut self.fabric);
+        self.sockets.set_silent(stack, false);
     }
 
     /// The number of an API.
@@ -173,8 +190,11 @@ impl FullSpeed {
     }
 }
 
-async fn serve(server: ApiServer, own: Ipv4Addr) {
-    let Ok(listener) = TcpListener::bind(SocketAddr::new(own.into(), API_PORT)).await else { return };
+async fn serve(name: ApiRef, server: ApiServer, own: Ipv4Addr, chronicle: Chronicle) {
+    let listener = match TcpListener::bind(SocketAddr::new(own.into(), API_PORT)).await {
+        Ok(listener) => listener,
+        Err(error) => return chronicle.broke(format!("the API of {name} cannot serve: {error}")),
+    };
     while let Ok((stream, _)) = listener.accept().await {
         let server = server.clone();
         spawn_local(async move {

@@ -9,6 +9,7 @@ use tombolo_scenarios::{Fact, Place, What};
 struct Pages {
     now_us: AtomicU64,
     facts: Mutex<Vec<Fact>>,
+    broken: Mutex<Option<String>>,
 }
 
 /// See the module docs. Clones share their pages.
@@ -32,5 +33,15 @@ impl Chronicle {
 
     pub(super) fn take(&self) -> Vec<Fact> {
         core::mem::take(&mut *self.0.facts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something in the world itself does not work: the run is not to go on. What broke first counts.
+    pub(super) fn broke(&self, because: String) {
+        self.0.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(because);
+    }
+
+    /// What broke, if something did.
+    pub(super) fn broken(&self) -> Option<String> {
+        self.0.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -199,10 +199,7 @@ impl MachineUser for Birth<'_> {
                 Ok(hands) => {
                     run(machine, hands, inputs, None).await;
                 }
-                Err(error) => {
-                    let because = format!("the daemon could not begin: {error}");
-                    chronicle.tell(place, What::Told(Event::Ignored { because }));
-                }
+                Err(error) => chronicle.broke(format!("{place} could not begin: {error}")),
             }
         });
     }

@@ -102,7 +102,10 @@ impl Zone {
 
     /// Answers on a node's address until the process ends.
     pub(super) async fn serve(self, own: Ipv4Addr, seed: u64) {
-        let Ok(socket) = UdpSocket::bind(SocketAddr::new(own.into(), DNS_PORT)).await else { return };
+        let socket = match UdpSocket::bind(SocketAddr::new(own.into(), DNS_PORT)).await {
+            Ok(socket) => socket,
+            Err(error) => return self.chronicle.broke(format!("{} cannot serve DNS: {error}", self.place)),
+        };
         let mut picks = Picks::new(seed);
         let mut buffer = vec![0; MESSAGE_MAX];
         while let Ok((length, from)) = socket.recv_from(&mut buffer).await {

@@ -121,7 +121,6 @@ pub struct FullSpeed {
     power_ups: Vec<u64>,
     lifecycles: Lifecycles,
     chance: Rng,
-    broken: Option<String>,
     /// The last to go: processes close their sockets when they end.
     sockets: Sockets,
 }
@@ -158,7 +157,6 @@ impl FullSpeed {
             power_ups: vec![1; hosts],
             lifecycles: Lifecycles::new(&layout),
             chance,
-            broken: None,
             sockets: Sockets::new(&layout, round_trip_ms(&scenario.links))?,
             layout,
         };
@@ -180,9 +178,10 @@ impl FullSpeed {
             for pod in service.pods.iter().filter(|pod| pod.node == node) {
                 let Some(stack) = self.sockets.pod(node, pod.address) else { continue };
                 let own = self.sockets.v4(stack);
+                let chronicle = self.chronicle.clone();
                 let process = self.pod_process(stack)?;
                 for (port, protocol) in &service.ports {
-                    process.spawn(pods::serve(own, *port, *protocol, Rc::clone(&name)));
+                    process.spawn(pods::serve(own, *port, *protocol, Rc::clone(&name), chronicle.clone()));
                 }
             }
         }
@@ -215,9 +214,9 @@ impl FullSpeed {
     }
 
     /// Remembers what broke.
-    fn heed<E: ToString>(&mut self, result: Result<(), E>) {
+    fn heed<E: ToString>(&self, result: Result<(), E>) {
         if let Err(error) = result {
-            self.broken.get_or_insert(error.to_string());
+            self.chronicle.broke(error.to_string());
         }
     }
 
@@ -358,11 +357,11 @@ impl Stage for FullSpeed {
     }
 
     fn advance(&mut self, until: Duration) -> Result<(), StageError> {
-        while self.broken.is_none() && self.time + TICK <= until {
+        while self.chronicle.broken().is_none() && self.time + TICK <= until {
             self.tick();
         }
         self.reached = self.reached.max(until);
-        self.broken.clone().map_or(Ok(()), |because| Err(StageError::Broken(because)))
+        self.chronicle.broken().map_or(Ok(()), |because| Err(StageError::Broken(because)))
     }
 
     fn act(&mut self, fault: &Fault) -> Result<String, StageError> {

@@ -4,6 +4,7 @@
 //! resolves (UDP to the cluster's clusterset DNS), connects, says one request and reads the answer; on a held flow, one
 //! request after another over one connection.
 
+use super::chronicle::Chronicle;
 use super::hands::DNS_PORT;
 use super::sockets::{TcpListener, TcpStream, UdpSocket};
 use core::cell::RefCell;
@@ -30,23 +31,29 @@ const DATAGRAM_MAX: usize = 1500;
 const HEAD_MAX: usize = 4096;
 
 /// Serves on a port until the process ends.
-pub(super) async fn serve(own: Ipv4Addr, port: u16, protocol: Protocol, node: Rc<str>) {
-    let own = SocketAddr::new(own.into(), port);
+pub(super) async fn serve(own: Ipv4Addr, port: u16, protocol: Protocol, node: Rc<str>, chronicle: Chronicle) {
+    if let Err(error) = try_serve(SocketAddr::new(own.into(), port), protocol, &node).await {
+        chronicle.broke(format!("a pod on {node} cannot serve {port}/{protocol}: {error}"));
+    }
+}
+
+async fn try_serve(own: SocketAddr, protocol: Protocol, node: &Rc<str>) -> io::Result<()> {
     match protocol {
         Protocol::Tcp => {
-            let Ok(listener) = TcpListener::bind(own).await else { return };
+            let listener = TcpListener::bind(own).await?;
             while let Ok((stream, _)) = listener.accept().await {
-                spawn_local(answer_requests(stream, Rc::clone(&node)));
+                spawn_local(answer_requests(stream, Rc::clone(node)));
             }
         }
         Protocol::Udp => {
-            let Ok(socket) = UdpSocket::bind(own).await else { return };
+            let socket = UdpSocket::bind(own).await?;
             let mut buffer = vec![0; DATAGRAM_MAX];
             while let Ok((_, from)) = socket.recv_from(&mut buffer).await {
                 let _ = socket.try_send_to(node.as_bytes(), from);
             }
         }
     }
+    Ok(())
 }
 
 async fn answer_requests(mut stream: TcpStream, node: Rc<str>) {

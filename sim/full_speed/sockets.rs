@@ -17,7 +17,7 @@ use super::acks::{Acks, Mended};
 use crate::world::{Fabric, HostId, Kernel, Layout, Outcome};
 use core::cell::Cell;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tombolo_core::base::Slot;
@@ -107,6 +107,8 @@ pub(super) struct Sockets {
     links: [LinkName; HELLO_LINKS],
     pods_link: LinkName,
     acks: Acks,
+    /// Those that do not answer what belongs to no connection of theirs.
+    silent: BTreeSet<StackId>,
     leaving: Vec<turmoil_net::Packet>,
 }
 
@@ -156,6 +158,7 @@ impl Sockets {
             links: core::array::from_fn(|link| LinkName(link_name(link).into())),
             pods_link: Kernel::pods(),
             acks: Acks::default(),
+            silent: BTreeSet::new(),
             leaving: Vec::new(),
         })
     }
@@ -252,13 +255,34 @@ impl Sockets {
     /// Delivers a packet to its stack.
     pub(super) fn deliver(&mut self, now: Duration, packet: turmoil_net::Packet) {
         match self.acks.heard(now, packet) {
+            Mended::Deliver(packet) if self.is_silent_to(&packet) => {}
             Mended::Deliver(packet) => self.guard.deliver(packet),
             // It leaves with what the stack itself says next.
             Mended::Answer(ack) => self.leaving.push(ack),
         }
     }
 
-    /// Lets a stack forget all connections, when its processes are gone with the power.
+    /// From now on a stack answers as a host does (a connection to a port without a listener is refused), or not at all. It
+    /// goes on with the connections it has.
+    pub(super) fn set_silent(&mut self, stack: StackId, silent: bool) {
+        if silent {
+            self.silent.insert(stack);
+        } else {
+            self.silent.remove(&stack);
+        }
+    }
+
+    fn is_silent_to(&self, packet: &turmoil_net::Packet) -> bool {
+        if !stack_of(packet.dst).is_some_and(|(stack, _)| self.silent.contains(&stack)) {
+            return false;
+        }
+        let (transport, _) = header(&packet.payload);
+        let (Transport::Udp { source, .. } | Transport::Tcp { source, .. }) = transport;
+        let peer = SocketAddr::new(packet.src, source);
+        !netstat(packet.dst).entries.iter().any(|entry| entry.peer == Some(peer))
+    }
+
+    /// Lets a stack forget all connections, when its processes are gone with the power or others are to take their place.
     pub(super) fn forget(&mut self, stack: StackId) {
         let v4 = IpAddr::V4(self.v4(stack));
         for entry in netstat(v4).entries {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::world::fixtures;
-use tombolo_scenarios::{Outcome, ProbeTarget, Target, What};
+use tombolo_scenarios::{ApiFault, ApiRef, Outcome, Place, ProbeTarget, Target, What};
 
 fn cluster(name: &str) -> tombolo_core::base::ClusterId {
     name.parse().unwrap()
@@ -166,16 +166,81 @@ fn a_daemon_that_crashes_closes_its_connections_and_leaves_its_network() {
 #[test]
 fn an_api_that_was_down_has_kept_what_it_stored_and_its_daemons_come_back() {
     let (mut world, _) = after(&fixtures::two_clusters(), 1, 4);
-    let api = tombolo_scenarios::ApiRef::Cluster(cluster("west"));
+    let api = ApiRef::Cluster(cluster("west"));
     let number = world.find_api(&api).unwrap();
     let stack = StackId(world.apis[number].host.0);
     let leases = |world: &FullSpeed| world.apis[number].server.list("coordination.k8s.io", "leases", "").len();
     assert_eq!(leases(&world), 1);
-    world.act(&Fault::Api(api.clone(), tombolo_scenarios::ApiFault::Down)).unwrap();
+    world.act(&Fault::Api(api.clone(), ApiFault::Down)).unwrap();
     world.advance(world.reached + Duration::from_secs(3)).unwrap();
     assert_eq!(world.sockets.connections(stack), 0);
-    world.act(&Fault::Api(api, tombolo_scenarios::ApiFault::Healthy)).unwrap();
+    world.act(&Fault::Api(api, ApiFault::Healthy)).unwrap();
     world.advance(world.reached + Duration::from_secs(8)).unwrap();
     assert_eq!(leases(&world), 1);
     assert!(world.sockets.connections(stack) > 0);
+}
+
+/// A world of four seconds whose API of west has become like this, one after the other and at once; and what happened in
+/// the ten seconds after.
+fn ten_seconds_after(faults: &[ApiFault]) -> (FullSpeed, Vec<Fact>) {
+    let (mut world, _) = after(&fixtures::two_clusters(), 1, 4);
+    for fault in faults {
+        world.act(&Fault::Api(ApiRef::Cluster(cluster("west")), fault.clone())).unwrap();
+    }
+    world.advance(world.reached + Duration::from_secs(10)).unwrap();
+    let facts = world.facts();
+    (world, facts)
+}
+
+/// Which daemons of ours wrote into the API of west.
+fn writers(facts: &[Fact]) -> std::collections::BTreeSet<String> {
+    let west = Place::Api(ApiRef::Cluster(cluster("west")));
+    let by = |fact: &Fact| {
+        let What::Wrote { by: by @ Place::Daemon(..), .. } = &fact.what else { return None };
+        (fact.place == west).then(|| by.to_string())
+    };
+    facts.iter().filter_map(by).collect()
+}
+
+#[test]
+fn an_api_that_restarted_empty_gets_from_its_daemons_all_that_it_lost() {
+    let (world, facts) = ten_seconds_after(&[ApiFault::RestartedEmpty]);
+    let number = world.find_api(&ApiRef::Cluster(cluster("west"))).unwrap();
+    let count = |group: &str, plural: &str| world.apis[number].server.list(group, plural, "").len();
+    assert_eq!(count("coordination.k8s.io", "leases"), 1, "{:?}", writers(&facts));
+    assert_eq!(count("multicluster.x-k8s.io", "serviceimports"), 1, "{:?}", writers(&facts));
+}
+
+#[test]
+fn an_api_that_was_down_for_no_time_takes_writes_again() {
+    let (_, facts) = ten_seconds_after(&[ApiFault::Down, ApiFault::Healthy]);
+    assert!(!writers(&facts).is_empty());
+}
+
+#[test]
+fn an_api_that_is_down_closes_its_connections_and_then_answers_nobody() {
+    use tombolo_core::model::Protocol::Tcp;
+    let (mut world, _) = after(&fixtures::two_clusters(), 1, 4);
+    let api = ApiRef::Cluster(cluster("west"));
+    let host = world.apis[world.find_api(&api).unwrap()].host;
+    let address = world.layout.host(host).unwrap().address.to_string();
+    world.act(&Fault::Api(api, ApiFault::Down)).unwrap();
+    let outcomes = ask(&mut world, ("west", "worker"), &[fetch(&address, apis::API_PORT, Tcp)]);
+    assert_eq!(world.sockets.connections(StackId(host.0)), 0);
+    assert_eq!(outcomes, [failed(&format!("no connection to {address}:{}", apis::API_PORT))]);
+}
+
+#[test]
+fn a_server_that_cannot_have_its_port_ends_the_run_and_says_why() {
+    let mut world = FullSpeed::without_daemons(&fixtures::two_clusters(), 1).unwrap();
+    world.advance(TICK).unwrap();
+    let number = world.find_api(&ApiRef::Cluster(cluster("west"))).unwrap();
+    // Another one, while the first still has the port: no verb can do that.
+    let first = world.apis[number].process.take();
+    let stack = StackId(world.apis[number].host.0);
+    world.start_api(number).unwrap();
+    let error = world.advance(Duration::from_millis(20)).unwrap_err();
+    assert_eq!(error.to_string(), "the world broke: the API of west cannot serve: address in use");
+    world.sockets.enter(stack);
+    drop(first);
 }
