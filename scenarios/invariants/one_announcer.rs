@@ -1,5 +1,5 @@
-//! **One announcer.** At most one gateway of a cluster announces itself in one epoch, and what an older epoch still does
-//! never undoes what a newer one did: no older record replaces a newer one at any API, and nobody deletes a record of a
+//! **One announcer.** At most one gateway of a cluster announces in one epoch (its fellows may give back to an API that lost
+//! its data, word for word, what was announced), and what an older epoch still does never undoes what a newer one did: no older record replaces a newer one at any API, and nobody deletes a record of a
 //! term later than its own.
 
 use super::{Invariant, Violation};
@@ -7,7 +7,7 @@ use crate::{ApiRef, Change, Daemon, Fact, Place, What};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use tombolo_core::base::{ClusterId, Epoch};
-use tombolo_core::model::{Key, Kind};
+use tombolo_core::model::{Key, Kind, Object};
 use tombolo_core::roles::Event;
 
 const NAME: &str = "One announcer";
@@ -17,6 +17,8 @@ const NAME: &str = "One announcer";
 pub(super) struct OneAnnouncer {
     /// Who announces in which epoch.
     announcers: BTreeMap<(ClusterId, Epoch), Place>,
+    /// What was announced last.
+    announced: BTreeMap<Key, Object>,
     /// The last term of each daemon.
     terms: BTreeMap<Place, Epoch>,
     /// The newest epoch at each API.
@@ -41,7 +43,10 @@ impl Invariant for OneAnnouncer {
             (What::Wrote { by, change, key, object }, Place::Api(api)) => {
                 let (cluster, epoch) = object.announced()?;
                 match change {
-                    Change::Created | Change::Replaced => self.wrote(api, by, key, cluster, epoch),
+                    Change::Created | Change::Replaced => {
+                        let again = self.announced.insert(key.clone(), object.clone()).as_ref() == Some(object);
+                        self.wrote(api, by, key, cluster, epoch, again)
+                    }
                     Change::Deleted => self.deleted(api, by, key, cluster, epoch),
                 }
             }
@@ -65,7 +70,15 @@ impl OneAnnouncer {
         (first != who).then(|| format!("{first} and {who} both announce {cluster} in epoch {epoch}"))
     }
 
-    fn wrote(&mut self, api: &ApiRef, by: &Place, key: &Key, cluster: &ClusterId, epoch: Epoch) -> Option<String> {
+    fn wrote(
+        &mut self,
+        api: &ApiRef,
+        by: &Place,
+        key: &Key,
+        cluster: &ClusterId,
+        epoch: Epoch,
+        again: bool,
+    ) -> Option<String> {
         let newest = self.newest.entry((api.clone(), key.kind, cluster.clone())).or_default();
         if epoch < *newest {
             return Some(format!("{by} wrote {key} of epoch {epoch} at the {api} api, over epoch {newest}"));
@@ -73,7 +86,7 @@ impl OneAnnouncer {
         *newest = epoch;
         // Whoever writes what its own cluster announces is the announcer; others copy.
         match by {
-            Place::Daemon(own, _, Daemon::Gateway) if own == cluster => self.announces(cluster, epoch, by),
+            Place::Daemon(own, _, Daemon::Gateway) if own == cluster && !again => self.announces(cluster, epoch, by),
             Place::Daemon(..) | Place::World | Place::Api(_) | Place::Node(..) => None,
         }
     }
@@ -103,6 +116,18 @@ mod tests {
 
     fn watch(facts: &[Fact]) -> Vec<String> {
         broken(&mut OneAnnouncer::default(), facts, secs(60))
+    }
+
+    #[test]
+    fn a_fellow_may_give_back_what_was_announced_and_nothing_else() {
+        let mut facts = vec![
+            fact(secs(1), A, elected(5)),
+            writes(2, "west api", A, Change::Created, "gw-a", 5),
+            writes(30, "west api", B, Change::Created, "gw-a", 5),
+        ];
+        assert_eq!(watch(&facts), [""; 0]);
+        facts.push(writes(31, "west api", B, Change::Replaced, "gw-b", 5));
+        assert_eq!(watch(&facts), ["west/gw-a gateway and west/gw-b gateway both announce west in epoch 5"]);
     }
 
     fn writes(at: u64, api: &str, by: &str, change: Change, on: &str, epoch: u64) -> Fact {
