@@ -65,8 +65,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The run as a whole. It is met only if at least one expectation was, so that a run in which nothing was looked at
-    /// proves nothing.
+    /// The run as a whole. Of a scenario that expects something it is met only if at least one expectation was, so that a
+    /// run in which nothing was looked at proves nothing. One that expects nothing is about the invariants.
     #[must_use]
     pub fn judgement(&self) -> Judgement {
         if self.skipped.is_some() {
@@ -75,7 +75,7 @@ impl Report {
         let any = |wanted| self.verdicts.iter().any(|verdict| verdict.judgement == wanted);
         if !self.failures.is_empty() || self.watches.iter().any(|w| w.broken > 0) || any(Judgement::Failed) {
             Judgement::Failed
-        } else if any(Judgement::Met) {
+        } else if any(Judgement::Met) || (self.verdicts.is_empty() && !self.watches.is_empty()) {
             Judgement::Met
         } else if any(Judgement::Skipped) {
             Judgement::Skipped
@@ -107,9 +107,6 @@ impl Report {
         }
         for failure in &self.failures {
             let _ = writeln!(text, "  broken  the run at {}: {}", seconds(failure.at), failure.text);
-        }
-        if self.verdicts.is_empty() {
-            let _ = writeln!(text, "  broken  nothing was expected, so nothing was shown");
         }
         let _ =
             writeln!(text, "  {:<8}{} simulated, trace {}", self.judgement().word(), seconds(self.ended), self.hash);

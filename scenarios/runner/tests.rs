@@ -370,8 +370,6 @@ fn an_expectation_on_a_held_flow_is_skipped_alone() {
 
 #[test]
 fn what_was_never_looked_at_does_not_pass() {
-    let nothing = play(&scenario(vec![], vec![]), &mut Rehearsal::new(vec![]));
-    assert_eq!(nothing.judgement(), Judgement::Failed);
     // A source that cannot be found is not probed.
     let lost = Expectation::Connect { when: When::By(secs(2)), from: at("west/active-gateway"), to: to_web() };
     let report = play(&scenario(vec![], vec![lost]), &mut Rehearsal::new(vec![]));
@@ -445,4 +443,14 @@ fn the_table_says_when_an_invariant_did_not_watch() {
     insta::assert_snapshot!(report.table());
     report.watches.retain(|watch| watch.invariant == "Converges");
     insta::assert_snapshot!(serde_json::to_string_pretty(&report.watches).unwrap());
+}
+
+#[test]
+fn a_scenario_that_expects_nothing_is_judged_by_the_invariants() {
+    let report = play(&scenario(vec![], vec![]), &mut Rehearsal::new(leading()));
+    assert_eq!(report.judgement(), Judgement::Met, "{}", report.table());
+    let mut two = leading();
+    two.push(fact(secs(3), "west/gw-b gateway", elected(5)));
+    let report = play(&scenario(vec![], vec![]), &mut Rehearsal::new(two));
+    assert_eq!(report.judgement(), Judgement::Failed, "{}", report.table());
 }
