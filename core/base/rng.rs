@@ -62,6 +62,11 @@ impl Rng {
         let off = mean * percent / 100;
         self.duration(mean.saturating_sub(off), mean + off)
     }
+
+    /// The pause after so many failures before this one: from the first of `pauses`, doubled each time, to the second; ±20 %.
+    pub fn pause(&mut self, (least, most): (Duration, Duration), failures: u32) -> Duration {
+        self.jitter(least.saturating_mul(2_u32.saturating_pow(failures)).min(most), 20)
+    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// A request is given up after this: its answer will not come any more.
 const GIVE_UP: Duration = Duration::from_secs(10);
-/// First pause after a failure (±20 %), doubled each time.
-const PAUSE_MIN: Duration = Duration::from_millis(200);
-/// Longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// First and longest pause after failures.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(8));
 
 /// What arrives.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -146,9 +144,9 @@ impl Claiming {
     }
 
     fn pause(&mut self, now: Instant) {
-        let pause = PAUSE_MAX.min(PAUSE_MIN * 2_u32.saturating_pow(self.failures.min(8)));
+        let pause = self.jitter.pause(PAUSES, self.failures);
         self.failures += 1;
-        self.stage = Stage::Pausing { until: now + self.jitter.jitter(pause, 20) };
+        self.stage = Stage::Pausing { until: now + pause };
     }
 }
 

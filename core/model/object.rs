@@ -45,6 +45,12 @@ impl Object {
         }
     }
 
+    /// The cluster that has it at the broker: whose announcement it is, or whose export. `None` if it is neither.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&ClusterId> {
+        if let Self::ExportRecord(record) = self { Some(&record.cluster) } else { Some(self.announced()?.0) }
+    }
+
     /// Whose announcement it is, and of which term. `None` if it is none.
     #[must_use]
     pub fn announced(&self) -> Option<(&ClusterId, Epoch)> {

@@ -100,7 +100,9 @@ impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
         let before = self.complete();
         let changed = self.index.watched(api, event, now);
-        self.hear_out(api, &changed, now);
+        if api == Api::Broker {
+            self.index.hear_out(api, &changed, now);
+        }
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
         let complete = self.complete();
         let at_last = |now: &Complete| now.broker && now.imports;
@@ -139,16 +141,6 @@ impl Discovery {
             if self.index.presume(Api::Broker, &object, now) {
                 self.services_of(&object.key());
             }
-        }
-    }
-
-    /// A cluster that speaks at the broker again may bring its records back: their absence counts from now.
-    fn hear_out(&mut self, api: Api, changed: &[Key], now: Instant) {
-        for cluster in changed.iter().filter(|key| (api, key.kind) == (Api::Broker, Kind::Cluster)) {
-            self.index.renew(
-                now,
-                |_, object| matches!(object, Object::ExportRecord(record) if *record.cluster.as_str() == *cluster.name),
-            );
         }
     }
 

@@ -116,7 +116,9 @@ impl Gateway {
     fn watched(&mut self, api: Api, touched: &[Key], now: Instant) {
         let any = |kinds: &[Kind]| touched.iter().any(|key| kinds.contains(&key.kind));
         self.presume_originals(api, touched, now);
-        self.hear_out(api, touched, now);
+        if api == Api::Broker {
+            self.index.hear_out(api, touched, now);
+        }
         self.see_epochs(now);
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
@@ -148,15 +150,6 @@ impl Gateway {
                 let copy = copy.clone();
                 self.index.presume(Api::Broker, &copy, now);
             }
-        }
-    }
-
-    /// A cluster that speaks at the broker again may bring its other records back: their absence counts from now.
-    fn hear_out(&mut self, api: Api, touched: &[Key], now: Instant) {
-        for record in touched.iter().filter(|key| (api, key.kind) == (Api::Broker, Kind::Cluster)) {
-            self.index.renew(now, |of, object| {
-                of == api && object.announced().is_some_and(|(cluster, _)| *cluster.as_str() == *record.name)
-            });
         }
     }
 
@@ -527,6 +520,11 @@ fn cards(index: &Index) -> impl Iterator<Item = &Card> {
 
 /// Ready backends of each port of each exported service, but for those on `silent` nodes if there are others.
 fn exported(index: &Index, silent: &BTreeSet<NodeName>) -> Backends {
+    let mut backends: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for slice in slices(index) {
+        let of_service = backends.entry((&slice.namespace, &slice.service)).or_default();
+        of_service.extend(slice.backends.iter().filter(|b| b.ready));
+    }
     let mut found = Backends::new();
     for (_, object) in index.objects(Api::Local, Kind::ServiceExport) {
         let Object::ServiceExport(export) = object else { continue };
@@ -536,10 +534,9 @@ fn exported(index: &Index, silent: &BTreeSet<NodeName>) -> Backends {
             name: export.key.name.as_str().into(),
         };
         let Some(Object::Service(service)) = index.get(Api::Local, &key) else { continue };
-        let (off, mut ready): (BTreeSet<_>, BTreeSet<_>) = slices(index)
-            .filter(|slice| slice.namespace == service.key.namespace && slice.service == service.key.name)
-            .flat_map(|slice| slice.backends.iter().filter(|b| b.ready))
-            .partition(|b| b.node.as_ref().is_some_and(|node| silent.contains(node)));
+        let of_service = backends.get(&(&service.key.namespace, &service.key.name)).into_iter().flatten().copied();
+        let (off, mut ready): (Vec<_>, Vec<_>) =
+            of_service.partition(|b| b.node.as_ref().is_some_and(|node| silent.contains(node)));
         if ready.is_empty() {
             ready = off;
         }

@@ -172,14 +172,15 @@ impl Index {
         gone.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Counts the absences of some objects anew: there is a reason why they may come back now.
-    pub fn renew(&mut self, now: Instant, which: impl Fn(Api, &Object) -> bool) {
-        let missing: Vec<(Api, Key)> = self.absences.all().cloned().collect();
-        for (api, key) in missing {
-            if self.get(api, &key).is_some_and(|object| which(api, object)) {
-                self.absences.renew(&(api, key), now);
-            }
-        }
+    /// A cluster whose Cluster record is among the `touched` speaks at the API again and may bring its other records back:
+    /// their absence counts from now.
+    pub fn hear_out(&mut self, api: Api, touched: &[Key], now: Instant) {
+        let speaks =
+            |cluster: &ClusterId| touched.iter().any(|key| key.kind == Kind::Cluster && *key.name == *cluster.as_str());
+        let missing = self.absences.all().filter(|(of, _)| *of == api);
+        let theirs = missing.filter(|(_, key)| self.get(api, key).and_then(Object::cluster).is_some_and(speaks));
+        let theirs: Vec<(Api, Key)> = theirs.cloned().collect();
+        theirs.iter().for_each(|missing| self.absences.renew(missing, now));
     }
 }
 
@@ -285,7 +286,7 @@ mod tests {
         let mut index = listed(&["a", "b"]);
         list(&mut index, &[]);
         index.believe(at(ABSENCE), |_, _, _| false);
-        index.renew(at(ABSENCE), |_, object| *object == record("a", 1));
+        index.hear_out(Api::Broker, &[key("a")], at(ABSENCE));
         assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("b")]);
         assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![key("a")]);
     }

@@ -101,9 +101,9 @@ impl Writer {
             pending.failures = 0;
             Stage::Settling { until: now + SETTLE }
         } else {
-            let pause = BACKOFF_MAX.min(BACKOFF_MIN * 2u32.saturating_pow(pending.failures.min(8)));
+            let pause = self.rng.pause((BACKOFF_MIN, BACKOFF_MAX), pending.failures);
             pending.failures += 1;
-            Stage::Pausing { until: now + self.rng.jitter(pause, 20) }
+            Stage::Pausing { until: now + pause }
         };
         Some(slot)
     }

@@ -21,9 +21,9 @@ impl Backoff {
 
     /// The pause after one more failure.
     pub fn pause(&mut self) -> Duration {
-        let doubled = self.min.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.max);
+        let pause = self.rng.pause((self.min, self.max), self.failures);
         self.failures = self.failures.saturating_add(1);
-        self.rng.jitter(doubled, 20).min(self.max)
+        pause.min(self.max)
     }
 
     /// Something worked: the next pause is a short one.

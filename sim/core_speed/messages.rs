@@ -290,9 +290,9 @@ impl CoreSpeed {
         // What may still come over the old connection is for nobody.
         known.session += 1;
         known.phase = Phase::Waiting;
-        let wait = WATCH_PAUSES.0.saturating_mul(1 << known.failures.min(10)).min(WATCH_PAUSES.1);
+        let failures = known.failures;
         known.failures += 1;
-        let wait = self.chance.jitter(wait, 20);
+        let wait = self.chance.pause(WATCH_PAUSES, failures);
         if let Some(known) = self.running(client).and_then(|running| running.watches.get_mut(watch)) {
             known.due = now + wait;
         }
