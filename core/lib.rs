@@ -4,7 +4,7 @@
 //! The same code runs in the simulator, in the lab of network namespaces and in the daemons.
 //!
 //! ```text
-//! base ← model ← {ipam, election, sync, discovery, dns, paths, network} ← roles
+//! base ← model ← {ipam, election, sync, discovery, dns, paths, nat, network} ← roles
 //! ```
 //! Arrows point one way and siblings do not import each other (`ci/deps` checks it).
 #![no_std]
@@ -20,6 +20,7 @@ pub mod dns;
 pub mod election;
 pub mod ipam;
 pub mod model;
+pub mod nat;
 pub mod network;
 pub mod paths;
 pub mod roles;
