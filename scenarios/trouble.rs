@@ -21,6 +21,8 @@ pub(crate) struct Trouble {
     /// When a node or a daemon came or went, or an act was about more than an API.
     last_beyond_apis: Option<Duration>,
     last_of_apis: Option<Duration>,
+    /// When no API was in trouble, up to the last act about one. Each is half open.
+    apis_calm: Vec<(Duration, Duration)>,
     emptied: BTreeMap<ApiRef, Duration>,
 }
 
@@ -35,6 +37,7 @@ impl Trouble {
             last: Duration::ZERO,
             last_beyond_apis: None,
             last_of_apis: None,
+            apis_calm: Vec::new(),
             emptied: BTreeMap::new(),
         }
     }
@@ -86,6 +89,13 @@ impl Trouble {
     /// Whether an API is, or was within `within`, in trouble.
     pub(crate) fn apis_lately(&self, now: Duration, within: Duration) -> bool {
         self.apis_in_force() || self.last_of_apis.is_some_and(|last| now.saturating_sub(last) <= within)
+    }
+
+    /// Whether for so long without a break, at some time from `from` to `to`, no API was in trouble.
+    pub(crate) fn apis_were_calm(&self, from: Duration, to: Duration, long: Duration) -> bool {
+        let now = (!self.apis_in_force()).then(|| (self.last_of_apis.unwrap_or_default(), Duration::MAX));
+        let spans = self.apis_calm.iter().copied().chain(now);
+        spans.into_iter().any(|(begin, end)| begin.max(from) + long <= end.min(to))
     }
 
     /// Whether anything but APIs is, or was within `within`, in trouble.
@@ -160,7 +170,11 @@ impl Trouble {
         self.last_beyond_apis = Some(at);
     }
 
+    /// Before it changes anything.
     fn of_apis(&mut self, at: Duration) {
+        if !self.apis_in_force() {
+            self.apis_calm.push((self.last_of_apis.unwrap_or_default(), at));
+        }
         self.last = self.last.max(at);
         self.last_of_apis = Some(at);
     }
@@ -168,17 +182,27 @@ impl Trouble {
     fn act(&mut self, Act { at, verb }: &Act) {
         match verb {
             Verb::Cut { from, to, .. } => {
-                self.cuts.push((from.clone(), to.clone()));
-                if is_of_api(&(from.clone(), to.clone())) { self.of_apis(*at) } else { self.beyond_apis(*at) }
+                let cut = (from.clone(), to.clone());
+                if is_of_api(&cut) {
+                    self.of_apis(*at)
+                } else {
+                    self.beyond_apis(*at)
+                }
+                self.cuts.push(cut);
             }
             Verb::Heal { from, to } => {
-                let (healed, left) = core::mem::take(&mut self.cuts).into_iter().partition::<Vec<_>, _>(|(a, b)| {
+                let (healed, left) = self.cuts.iter().cloned().partition::<Vec<_>, _>(|(a, b)| {
                     (covers(from, a) && covers(to, b)) || (covers(from, b) && covers(to, a))
                 });
+                if healed.iter().all(is_of_api) {
+                    self.of_apis(*at)
+                } else {
+                    self.beyond_apis(*at)
+                }
                 self.cuts = left;
-                if healed.iter().all(is_of_api) { self.of_apis(*at) } else { self.beyond_apis(*at) }
             }
             Verb::Api(api, fault) => {
+                self.of_apis(*at);
                 match fault {
                     ApiFault::Healthy => drop(self.apis.remove(api)),
                     ApiFault::Slow(_) | ApiFault::SlowDeletes(_) | ApiFault::Erroring | ApiFault::Down => {
@@ -190,7 +214,6 @@ impl Trouble {
                     }
                     ApiFault::HistoryExpired => {}
                 }
-                self.of_apis(*at);
             }
             Verb::PowerOff(_) | Verb::PowerOn(_) | Verb::Crash(..) | Verb::Start(..) => self.beyond_apis(*at),
             // Not a fault, but things move.
@@ -244,6 +267,24 @@ mod tests {
         let runs = fact(secs(7), "west/gw-a gateway", What::Process(true));
         assert!(after(vec![], std::slice::from_ref(&died), 6).in_force());
         assert!(!after(vec![], &[died, runs], 7).in_force());
+    }
+
+    #[test]
+    fn calm_of_apis_is_what_lies_between_their_troubles() {
+        let api = |at, fault| act(at, Verb::Api(ApiRef::Broker, fault));
+        let heal = Verb::Heal { from: Side::Cluster(cluster("west")), to: Side::Api(ApiRef::Broker) };
+        let timeline = vec![
+            broker_cut(5),
+            act(20, heal),
+            api(28, ApiFault::HistoryExpired),
+            api(35, ApiFault::Down),
+            api(36, ApiFault::Slow(secs(1))),
+            api(40, ApiFault::Healthy),
+        ];
+        let calm = |from, to| after(timeline.clone(), &[], to).apis_were_calm(secs(from), secs(to), secs(8));
+        assert!(!calm(0, 4) && !calm(0, 20) && !calm(0, 27));
+        assert!(calm(0, 28) && calm(20, 30) && !calm(21, 47) && calm(21, 48) && !calm(41, 48));
+        assert!(after(vec![], &[], 8).apis_were_calm(secs(0), secs(8), secs(8)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! Imports and names are watched whatever else is broken, since nothing but an end of the export takes them away. Routes
 //! are watched only while nothing but APIs is in trouble: a node or a path that fails moves them for good reason.
 
-use super::{Invariant, Violation};
+use super::{Invariant, Violation, end_may_come_late};
 use crate::bounds::CONVERGED_WITHIN;
 use crate::exports::Exports;
 use crate::mirror::Mirror;
@@ -16,7 +16,7 @@ use crate::{Change, Fact, Place, Scenario, What};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
-use tombolo_core::model::Object;
+use tombolo_core::model::{Object, ServiceKey};
 
 const NAME: &str = "Cut is not dead";
 
@@ -24,6 +24,8 @@ const NAME: &str = "Cut is not dead";
 pub(super) struct CutIsNotDead {
     trouble: Trouble,
     exports: Exports,
+    /// All that is ever exported.
+    services: BTreeSet<(ClusterId, ServiceKey)>,
     mirror: Mirror,
     /// Pod and service ranges.
     ranges: BTreeMap<ClusterId, [Cidr; 2]>,
@@ -39,6 +41,7 @@ impl CutIsNotDead {
         Self {
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
+            services: scenario.workloads.iter().map(|w| (w.cluster.clone(), w.service.clone())).collect(),
             mirror: Mirror::of(scenario),
             ranges: ranges.collect(),
             names: BTreeMap::new(),
@@ -152,21 +155,30 @@ impl CutIsNotDead {
         match change {
             Change::Created => None,
             Change::Deleted => {
-                let exporter = self.exports.exporters(&now.key).find(|c| self.exports.firmly(c, &now.key, at))?;
+                let exporter = self.exports.exporters(&now.key).find(|c| self.firmly(c, &now.key, at))?;
                 Some(format!("the import of {} was deleted, though {exporter} exports it", now.key))
             }
             Change::Replaced => {
                 let Some(Object::Import(before)) = before else { return None };
                 let mut lost = before.sources.keys().filter(|c| !now.sources.contains_key(*c));
-                let exporter = lost.find(|c| self.exports.firmly(c, &now.key, at))?;
+                let exporter = lost.find(|c| self.firmly(c, &now.key, at))?;
                 Some(format!("the import of {} lost {exporter}, which exports it", now.key))
             }
         }
     }
 
+    /// Whether it is exported, and nothing is on its way that may take it away for a moment.
+    fn firmly(&self, cluster: &ClusterId, key: &ServiceKey, at: Duration) -> bool {
+        self.exports.firmly(cluster, key, at) && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), at)
+    }
+
     fn names_forgotten(&self, before: usize, now: usize, at: Duration) -> Option<String> {
         // An export that ended takes its name along, whenever the news gets through, also if it has begun anew since.
-        (now + self.exports.gone_or_renewed(at) < before)
+        let late = |(cluster, key): &&(ClusterId, ServiceKey)| {
+            self.exports.firmly(cluster, key, at) && !self.firmly(cluster, key, at)
+        };
+        let late = self.services.iter().filter(late).count();
+        (now + self.exports.gone_or_renewed(at) + late < before)
             .then(|| format!("the DNS table shrank from {before} names to {now}"))
     }
 
@@ -303,20 +315,30 @@ mod tests {
         facts.push(fact(secs(41), "west/worker dns", What::Table { names: 0, synced: true }));
         assert_eq!(watch(timeline, &facts), [""; 0]);
     }
+
     #[test]
-    fn an_export_that_ends_and_begins_anew_takes_its_name_along_for_a_moment() {
+    fn an_export_that_ends_and_begins_anew_takes_its_name_along_until_its_end_must_have_come_through() {
         let mut timeline = broker_down();
         timeline.insert(1, act(30, Verb::Unexport(cluster("east"), web())));
         timeline.insert(2, act(31, Verb::Export(cluster("east"), web())));
+        let after = |at: u64| {
+            let mut facts = before();
+            facts.push(fact(secs(at), "west api", wrote(DISCOVERY, Change::Deleted, web_import(&["east"]))));
+            facts.push(fact(secs(at), "west/worker dns", What::Table { names: 0, synced: true }));
+            watch(timeline.clone(), &facts)
+        };
+        // While the broker is down, and until 10 s after.
+        assert_eq!([after(32), after(42), after(49)], [[""; 0]; 3]);
+        timeline.push(act(52, Verb::Api(ApiRef::Broker, ApiFault::Down)));
         let mut facts = before();
-        facts.push(fact(secs(32), "west/worker dns", What::Table { names: 0, synced: true }));
-        facts.push(fact(secs(33), "west/worker dns", What::Table { names: 1, synced: true }));
-        assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
-        // Once the end must have arrived, the new export is as good as any.
-        facts.push(fact(secs(42), "west/worker dns", What::Table { names: 0, synced: true }));
+        facts.push(fact(secs(53), "west api", wrote(DISCOVERY, Change::Deleted, web_import(&["east"]))));
+        facts.push(fact(secs(53), "west/worker dns", What::Table { names: 0, synced: true }));
         assert_eq!(
             watch(timeline, &facts),
-            ["west/worker dns: the DNS table shrank from 1 names to 0, while an API was in trouble"]
+            [
+                "west api: the import of shop/web was deleted, though east exports it, while an API was in trouble",
+                "west/worker dns: the DNS table shrank from 1 names to 0, while an API was in trouble",
+            ]
         );
     }
 }

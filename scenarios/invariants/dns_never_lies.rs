@@ -2,7 +2,7 @@
 //! bound ago; addresses of a cluster whose data path is lost leave the answers within theirs; and a name that is exported
 //! and known is never denied. SERVFAIL before the first complete view is honest, and so is an answer without addresses.
 
-use super::{Invariant, Violation};
+use super::{Invariant, Violation, end_may_come_late};
 use crate::addresses::AddressBook;
 use crate::bounds::{CONVERGED_WITHIN, GONE_WITHIN, LOST_HIDDEN_WITHIN, NAME_KNOWN_WITHIN};
 use crate::exports::Exports;
@@ -164,7 +164,10 @@ impl DnsNeverLies {
     /// Says why NXDOMAIN is a lie, if it is.
     fn denied(&self, question: &Question<'_>) -> Option<String> {
         let Question { asking, name, key, of, began, answered } = question;
-        let named = |cluster: &&ClusterId| of.as_ref().is_none_or(|of| of == *cluster);
+        let named = |cluster: &&ClusterId| {
+            let meant = of.as_ref().is_none_or(|of| of == *cluster);
+            meant && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), *began)
+        };
         let since =
             self.exports.exporters(key).filter(named).filter_map(|c| self.exports.since(c, key, *began)).min()?;
         if self.trouble.emptied_lately(*answered, CONVERGED_WITHIN) {
@@ -283,6 +286,24 @@ mod tests {
             watch(vec![down], &facts),
             ["west was told that web.shop.svc.clusterset.local does not exist, and had its address at 5.000s"]
         );
+    }
+
+    #[test]
+    fn a_name_exported_anew_may_be_denied_until_the_end_of_its_former_export_must_have_come_through() {
+        let mut timeline = unexport();
+        timeline.push(act(21, Verb::Export(cluster("east"), web())));
+        let denied_at = |at: u64, timeline: &[Act]| {
+            let mut facts = working();
+            // The news of the end has not yet come.
+            facts.extend([asked(22, "NOERROR", &[WEB_IP]), asked(at, "NXDOMAIN", &[])]);
+            watch(timeline.to_vec(), &facts).len()
+        };
+        assert_eq!([23, 30, 31].map(|at| denied_at(at, &timeline)), [0, 0, 1]);
+        // Nothing comes through an API that is down.
+        for (at, fault) in [(25, ApiFault::Down), (40, ApiFault::Healthy)] {
+            timeline.push(act(at, Verb::Api(ApiRef::Broker, fault)));
+        }
+        assert_eq!([31, 49, 51].map(|at| denied_at(at, &timeline)), [0, 0, 1]);
     }
 
     #[test]

@@ -12,13 +12,17 @@ mod no_flap;
 mod no_lost_delete;
 mod one_announcer;
 
-use crate::bounds::PROBE_EVERY;
+use crate::bounds::{CONVERGED_WITHIN, PROBE_EVERY};
+use crate::exports::Exports;
 use crate::report::as_millis;
+use crate::trouble::Trouble;
 use crate::wording::seconds;
 use crate::{Fact, Scenario};
 use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
+use tombolo_core::base::ClusterId;
+use tombolo_core::model::ServiceKey;
 
 /// An invariant was broken.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -99,6 +103,20 @@ pub fn watch_all(invariant: &mut dyn Invariant, facts: &[Fact], ended: Duration)
     seen.look(invariant, &mut next, ended);
     seen.violations.extend(invariant.end(ended));
     seen
+}
+
+/// Whether the service was exported before, and that this ended may only now be noticed: since it is exported anew, no
+/// API but was in trouble before the delete of the former export must have passed through all of them. Then what its end
+/// takes away may go for a moment, since deletes are carried out one after the other, in the order in which they come.
+fn end_may_come_late(
+    exports: &Exports,
+    trouble: &Trouble,
+    (cluster, key): (&ClusterId, &ServiceKey),
+    at: Duration,
+) -> bool {
+    let Some(since) = exports.since(cluster, key, at) else { return false };
+    let Some(before) = since.checked_sub(Duration::from_nanos(1)) else { return false };
+    exports.within(cluster, key, Duration::ZERO, before) && !trouble.apis_were_calm(since, at, CONVERGED_WITHIN)
 }
 
 impl Seen {

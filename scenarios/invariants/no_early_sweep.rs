@@ -1,25 +1,27 @@
 //! **No early sweep.** Nothing is removed on the strength of a view that is not yet complete: a record, an import or a
 //! copy of what a cluster announces is never deleted while its source still exists where it comes from.
 
-use super::{Invariant, Violation};
+use super::{Invariant, Violation, end_may_come_late};
 use crate::exports::Exports;
 use crate::mirror::Mirror;
+use crate::trouble::Trouble;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
 use tombolo_core::base::{ClusterId, Epoch};
-use tombolo_core::model::{Import, Key, Kind, Object};
+use tombolo_core::model::{Import, Key, Kind, Object, ServiceKey};
 
 const NAME: &str = "No early sweep";
 
 /// See the module.
 pub(super) struct NoEarlySweep {
+    trouble: Trouble,
     exports: Exports,
     mirror: Mirror,
 }
 
 impl NoEarlySweep {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        Self { exports: Exports::of(scenario), mirror: Mirror::of(scenario) }
+        Self { trouble: Trouble::of(scenario), exports: Exports::of(scenario), mirror: Mirror::of(scenario) }
     }
 }
 
@@ -33,12 +35,12 @@ impl Invariant for NoEarlySweep {
     }
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
         let before = self.mirror.watch(fact);
         let (What::Wrote { by, change, key, object }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
         let source = match (change, object) {
             (Change::Created, _) => None,
             (Change::Deleted, Object::ExportRecord(record)) => self
-                .exports
                 .firmly(&record.cluster, &record.key, fact.at)
                 .then(|| format!("{} exports {}", record.cluster, record.key)),
             (Change::Deleted, Object::Import(import)) => self.still_exported(import, &Import::clone(import), fact.at),
@@ -68,10 +70,15 @@ impl Invariant for NoEarlySweep {
 }
 
 impl NoEarlySweep {
+    /// Whether it is exported, and nothing is on its way that may take it away for a moment.
+    fn firmly(&self, cluster: &ClusterId, key: &ServiceKey, at: Duration) -> bool {
+        self.exports.firmly(cluster, key, at) && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), at)
+    }
+
     /// Says who of the lost sources exports the service.
     fn still_exported(&self, import: &Import, lost: &Import, at: Duration) -> Option<String> {
         let key = &import.key;
-        let exporter = lost.sources.keys().find(|cluster| self.exports.firmly(cluster, key, at))?;
+        let exporter = lost.sources.keys().find(|cluster| self.firmly(cluster, key, at))?;
         Some(format!("{exporter} exports {key}"))
     }
 
@@ -100,7 +107,7 @@ mod tests {
     use crate::rehearsal::{
         act, broken, candidates, cluster, endpoint, fact, scenario, secs, web, web_import, web_record, wrote,
     };
-    use crate::{Act, Verb};
+    use crate::{Act, ApiFault, Verb};
 
     fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
         broken(&mut NoEarlySweep::of(&scenario(timeline, vec![])), facts, secs(60))
@@ -147,6 +154,22 @@ mod tests {
             watch(vec![], &facts),
             ["east/worker discovery deleted ExportRecord east.web.shop at the east api, though east exports shop/web"]
         );
+    }
+
+    #[test]
+    fn a_record_of_an_export_that_began_anew_may_go_until_its_former_end_must_have_come_through() {
+        let api = |at, fault| act(at, Verb::Api(ApiRef::Cluster(cluster("east")), fault));
+        let timeline = vec![
+            api(15, ApiFault::Down),
+            act(20, Verb::Unexport(cluster("east"), web())),
+            act(21, Verb::Export(cluster("east"), web())),
+            api(40, ApiFault::Healthy),
+        ];
+        let deleted_at = |at| {
+            let facts = [writes(at, "east api", "east/worker discovery", Change::Deleted, web_record())];
+            watch(timeline.clone(), &facts).len()
+        };
+        assert_eq!([22, 40, 49, 51].map(deleted_at), [0, 0, 0, 1]);
     }
 
     #[test]
