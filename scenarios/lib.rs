@@ -5,6 +5,8 @@
 //!                           │      ^                        │
 //!                           └──────┴── verdicts <──Fact─────┘──> invariants
 //! ```
+//! A scenario may also be drawn by chance ([`fuzz`]) and written as a file ([`format::write`]).
+//!
 //! Verdicts and invariants read nothing but the scenario and the stream of [`Fact`]s, so all worlds are judged by one
 //! code.
 
@@ -15,6 +17,7 @@ mod continuity;
 mod exports;
 mod fact;
 pub mod format;
+pub mod fuzz;
 mod hopeless;
 pub mod invariants;
 mod mirror;

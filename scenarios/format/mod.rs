@@ -6,7 +6,7 @@
 //!                    └──── report <─────────┘   each mistake with its place; all are told at once
 //! ```
 //! Reading goes through a tree of our own rather than through serde: a derived reader stops at its first mistake, and
-//! it cannot say where a name stands that turns out, three sections later, to mean nothing.
+//! it cannot say where a name stands that turns out, three sections later, to mean nothing. `write.rs` goes the way back.
 
 mod clusters;
 mod errors;
@@ -20,10 +20,13 @@ mod tests;
 mod timeline;
 mod tree;
 mod values;
+mod write;
 mod wrong;
 
 pub use errors::{Errors, Mistake};
 pub use values::Kind;
+pub(crate) use write::is_called;
+pub use write::{act_words, write, written};
 pub use wrong::{Refused, Same, Shape, Wrong};
 
 use crate::{Ability, Expectation, Flow, LinkSpec, Links, Scenario};
@@ -164,7 +167,7 @@ fn abilities(node: &Node, report: &mut Report) -> BTreeSet<Ability> {
 }
 
 /// Abilities that the rest of the file asks for, so that nobody can forget them.
-fn implied(links: &Links, expect: &[Expectation]) -> BTreeSet<Ability> {
+pub(crate) fn implied(links: &Links, expect: &[Expectation]) -> BTreeSet<Ability> {
     let mut needs = BTreeSet::new();
     let any = |test: fn(&LinkSpec) -> bool| test(&links.default) || links.pairs.values().any(test);
     if any(|link| link.loss_millionths > 0) {

@@ -206,12 +206,12 @@ fn sides(fields: &Fields<'_>, names: &Names, before: &Before, report: &mut Repor
 }
 
 /// How an API can be told to behave.
-enum Behaviour {
+pub(super) enum Behaviour {
     Plain(ApiFault),
     Timed(fn(Duration) -> ApiFault),
 }
 
-const BEHAVIOURS: [(&str, Behaviour); 7] = [
+pub(super) const BEHAVIOURS: [(&str, Behaviour); 7] = [
     ("healthy", Behaviour::Plain(ApiFault::Healthy)),
     ("slow", Behaviour::Timed(ApiFault::Slow)),
     ("slow-deletes", Behaviour::Timed(ApiFault::SlowDeletes)),

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use core::str::FromStr;
+use core::time::Duration;
 use std::path::PathBuf;
 use tombolo_sim::Speed;
 
@@ -20,6 +21,12 @@ Exit codes:
   2  wrong usage, or a scenario that cannot be read or simulated (the others are played all the same);
      or the output could not be written. Whoever closes the pipe early, as head does, has read enough: no failure";
 
+const FUZZ_EXIT_CODES: &str = "\
+Exit codes:
+  0  nothing failed
+  1  something failed: each failing seed has a line, and a file to replay
+  2  wrong usage; or a drawn scenario cannot be simulated, or a file or the output cannot be written";
+
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     /// Play scenarios and print a verdict table for each
@@ -32,6 +39,9 @@ pub(super) enum Command {
     },
     /// Play each seed in two processes and compare their traces line by line
     Doublecheck(Doublecheck),
+    /// Draw scenarios by chance, judge them by the invariants, and shrink what fails to a small file
+    #[command(after_help = FUZZ_EXIT_CODES)]
+    Fuzz(Fuzz),
     /// Measure how many machine steps a second core speed makes (three clusters of three nodes)
     Bench {
         /// Simulated seconds
@@ -92,6 +102,58 @@ pub(super) struct Run {
 pub(super) struct Doublecheck {
     #[command(flatten)]
     pub(super) which: Which,
+}
+
+/// How long, from where, and where to.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Fuzz {
+    /// Each seed from A to B, both too: the seed draws the scenario and pins its chance [default: from 1 on, for a minute]
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
+    pub(super) seeds: Option<Seeds>,
+    /// Stop after so many minutes (0.5 is half a minute); with --seeds, also when those are done
+    #[arg(long, value_name = "N", value_parser = minutes, allow_hyphen_values = true)]
+    pub(super) minutes: Option<Duration>,
+    /// core: the machines alone, fast; full: real shell, kube client and packets
+    #[arg(long, default_value_t = Speed::Core)]
+    pub(super) speed: Speed,
+    /// The folder where fuzz-SEED.yaml is written for each seed that fails
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(super) out: PathBuf,
+    /// Play at most so many smaller scenarios for each seed that fails; 0 writes it as it was drawn
+    #[arg(long, value_name = "RUNS", default_value_t = 400)]
+    pub(super) shrink: usize,
+    /// Draw nothing that a file calls by this word, a verb or the state of an API, such as restarted-empty: so that an
+    /// open finding does not hide others
+    #[arg(long, value_name = "WORD", value_parser = act_word)]
+    pub(super) without: Vec<String>,
+    /// table: for people, as it happens; json: one document in the end
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) output: Format,
+}
+
+impl Fuzz {
+    /// The first and the last.
+    pub(super) fn range(&self) -> (u64, u64) {
+        self.seeds.map_or((1, u64::MAX), |Seeds(first, last)| (first, last))
+    }
+
+    /// After which to stop; with neither seeds nor minutes, a minute.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.minutes.or_else(|| self.seeds.is_none().then_some(Duration::from_secs(60)))
+    }
+}
+
+fn act_word(text: &str) -> Result<String, String> {
+    let words = tombolo_scenarios::format::act_words().collect::<Vec<_>>();
+    if words.contains(&text) { Ok(text.to_owned()) } else { Err(format!("'{text}' is none of {}", words.join(", "))) }
+}
+
+/// As `10` or `0.5`.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is no number of minutes above 0, such as 10 or 0.5");
+    let minutes: f64 = text.parse().map_err(|_| wrong())?;
+    let limit = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())?;
+    if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod corpus;
 mod doublecheck;
+mod fuzz;
 mod list;
 mod output;
 mod run;
@@ -49,6 +50,7 @@ fn obey(args: Args) -> anyhow::Result<Ending> {
         Command::Run(asked) => run::run(&asked),
         Command::List { directory } => list::list(&directory),
         Command::Doublecheck(asked) => doublecheck::doublecheck(&asked),
+        Command::Fuzz(asked) => fuzz::fuzz(&asked),
         Command::Bench { seconds, seed } => bench::bench(seconds, seed),
     }
 }

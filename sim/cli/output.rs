@@ -75,11 +75,21 @@ impl Progress {
         Self { shown: total > 1 && std::io::stderr().is_terminal(), total }
     }
 
+    /// Of a work whose end is a time rather than a number.
+    pub(super) fn open() -> Self {
+        Self { shown: std::io::stderr().is_terminal(), total: 0 }
+    }
+
     /// So many are done, so many failed.
     pub(super) fn tell(&self, done: usize, failed: usize) {
+        self.show(&format!("{done} of {} runs, {failed} failed", self.total));
+    }
+
+    /// In other words.
+    pub(super) fn show(&self, text: &str) {
         if self.shown {
             let mut stderr = std::io::stderr().lock();
-            let _ = write!(stderr, "\r\x1b[K{done} of {} runs, {failed} failed", self.total);
+            let _ = write!(stderr, "\r\x1b[K{text}");
             let _ = stderr.flush();
         }
     }

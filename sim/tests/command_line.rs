@@ -22,6 +22,8 @@ pub fn trials() -> Vec<Trial> {
         trial("two_processes_print_the_same_trace_at_full_speed", two_processes_print_the_same_trace_at_full_speed),
         trial("output_that_cannot_be_written_ends_with_2", output_that_cannot_be_written_ends_with_2),
         trial("who_stops_reading_is_no_failure", who_stops_reading_is_no_failure),
+        trial("fuzz_plays_each_seed_and_says_what_it_came_to", fuzz_plays_each_seed),
+        trial("fuzz_says_what_is_wrong_with_what_was_asked", fuzz_says_what_is_wrong_with_what_was_asked),
         trial("list_tells_what_each_scenario_is_about", list_tells_what_each_scenario_is_about),
         trial("bench_tells_machine_steps_a_second", bench_tells_machine_steps_a_second),
     ]
@@ -239,6 +241,41 @@ fn who_stops_reading_is_no_failure() -> Result<(), Failed> {
         drop(reader);
         let output = sim_into(writer.into(), arguments);
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{arguments:?}");
+    }
+    Ok(())
+}
+
+fn fuzz_plays_each_seed() -> Result<(), Failed> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let hunt = ["fuzz", "--seeds", "2..3", "--without", "restarted-empty", "--out", folder.to_str().unwrap()];
+    let output = sim(&hunt);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(text.starts_with("ok      2 seeds at core speed in ") && text.contains("0 failed"), "{text}");
+    let output = sim(&[&hunt[..], &["--output", "json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&stdout(&output))?;
+    assert_eq!(document["seeds"], 2, "{document}");
+    assert_eq!(document["failed"], serde_json::json!([]), "{document}");
+    Ok(())
+}
+
+fn fuzz_says_what_is_wrong_with_what_was_asked() -> Result<(), Failed> {
+    let asked = [
+        (&["fuzz", "--seeds", "-1..3"][..], "a seed is 0 or more"),
+        (&["fuzz", "--seeds", "7"], "no range of seeds such as 1..50"),
+        (&["fuzz", "--seeds", "5..3"], "is empty"),
+        (&["fuzz", "--minutes", "0"], "no number of minutes above 0, such as 10 or 0.5"),
+        (&["fuzz", "--minutes", "-1"], "no number of minutes above 0"),
+        (&["fuzz", "--minutes", "soon"], "no number of minutes above 0"),
+        (&["fuzz", "--speed", "slow"], "core or full"),
+        (&["fuzz", "--without", "earthquake"], "is none of power_off, power_on"),
+        (&["fuzz", "--seeds", "1..1", "--out", "no/such/folder"], "no/such/folder is no folder: --out names"),
+        (&["fuzz", "gateway-power-loss"], "unexpected argument"),
+    ];
+    for (arguments, says) in asked {
+        let output = sim(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
     }
     Ok(())
 }

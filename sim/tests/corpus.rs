@@ -1,4 +1,4 @@
-//! Each file of `scenarios/`, played.
+//! Each file of `scenarios/` and of `scenarios/corpus/`, played.
 
 use libtest_mimic::{Failed, Trial};
 use std::path::{Path, PathBuf};
@@ -8,26 +8,33 @@ use tombolo_sim::Speed;
 /// One seed is enough to see that a scenario still plays; `ci/scenarios` plays many, in release.
 const SEED: u64 = 1;
 
+const FOLDERS: [&str; 2] = ["scenarios", "scenarios/corpus"];
+
 pub fn trials() -> Vec<Trial> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory)
+    let speeds = [Speed::Core, Speed::Full];
+    let each = FOLDERS.iter().flat_map(|folder| files(folder).into_iter().map(move |file| (*folder, file)));
+    let each = each.flat_map(|(folder, file)| speeds.map(|speed| (folder, file.clone(), speed)));
+    each.map(|(folder, file, speed)| {
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let shown = if folder == "scenarios" { name } else { format!("corpus/{name}") };
+        Trial::test(format!("{speed} speed: {shown}"), move || play(folder, &file, speed))
+    })
+    .collect()
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
         .collect();
     files.sort();
-    assert!(!files.is_empty(), "no scenario was found");
-    let speeds = [Speed::Core, Speed::Full];
-    let each = files.iter().flat_map(|file| speeds.map(|speed| (file.clone(), speed)));
-    each.map(|(file, speed)| {
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        Trial::test(format!("{speed} speed: {name}"), move || play(&file, speed))
-    })
-    .collect()
+    assert!(!files.is_empty(), "no scenario was found in {folder}");
+    files
 }
 
-fn play(file: &Path, speed: Speed) -> Result<(), Failed> {
-    let name = format!("scenarios/{}", file.file_name().unwrap().to_string_lossy());
+fn play(folder: &str, file: &Path, speed: Speed) -> Result<(), Failed> {
+    let name = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
     let scenario =
         tombolo_scenarios::parse(&name, &std::fs::read_to_string(file)?).map_err(|errors| errors.to_string())?;
     let mut stage = speed.stage(&scenario, SEED)?;

@@ -4,6 +4,7 @@ mod broken;
 mod garbage;
 mod meaning;
 mod readme;
+mod written;
 
 use super::parse;
 use std::fs;
@@ -40,9 +41,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Name and text of each scenario file.
+/// Name and text of each file that is kept for a person to read.
 fn library() -> Vec<(String, String)> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder())
+    files(&folder())
+}
+
+/// Name and text of each file that chance has found.
+fn corpus() -> Vec<(String, String)> {
+    files(&folder().join("corpus"))
+}
+
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
@@ -55,9 +65,8 @@ fn library() -> Vec<(String, String)> {
 
 #[test]
 fn every_file_of_the_library_parses_and_is_named_like_its_scenario() {
-    let library = library();
-    assert!(!library.is_empty());
-    for (name, text) in library {
+    assert!(!library().is_empty() && !corpus().is_empty());
+    for (name, text) in library().into_iter().chain(corpus()) {
         let scenario = parse(&format!("{name}.yaml"), &text).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(scenario.name.replace(' ', "-"), name);
         assert!(!scenario.expect.is_empty() && !scenario.timeline.is_empty(), "{name} tells no story");

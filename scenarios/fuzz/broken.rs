@@ -1,0 +1,187 @@
+//! What the acts so far have broken, and what would repair it: the bookkeeping that makes a timeline fair.
+
+use crate::{Act, ApiFault, Daemons, NodeRef, Scenario, Verb};
+use tombolo_core::base::ClusterId;
+use tombolo_core::model::ServiceKey;
+
+/// See the module. Nodes are those that are named: a role means another node later.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Broken {
+    /// The act that repairs each thing that is broken.
+    cures: Vec<Verb>,
+    exported: Vec<(ClusterId, ServiceKey)>,
+}
+
+impl Broken {
+    /// Before anything happens.
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let exported = scenario.workloads.iter().filter(|workload| workload.exported);
+        let exported = exported.map(|workload| (workload.cluster.clone(), workload.service.clone())).collect();
+        Self { cures: Vec::new(), exported }
+    }
+
+    /// What repairs all that is broken now.
+    pub(super) fn cures(&self) -> &[Verb] {
+        &self.cures
+    }
+
+    /// Whether the cluster exports the service now.
+    pub(super) fn exports(&self, cluster: &ClusterId, key: &ServiceKey) -> bool {
+        self.exported.iter().any(|(of, exported)| of == cluster && exported == key)
+    }
+
+    /// Takes note of an act. Whether it changes anything: what is off cannot be crashed, what runs need not be started.
+    pub(super) fn act(&mut self, verb: &Verb) -> bool {
+        match verb {
+            Verb::PowerOff(node) => {
+                let changes = !self.is_off(node);
+                if changes {
+                    self.cures.retain(|cure| !matches!(cure, Verb::Start(at, _) if at == node));
+                    self.cures.push(Verb::PowerOn(node.clone()));
+                }
+                changes
+            }
+            Verb::PowerOn(_) | Verb::Heal { .. } => self.cured(|cure| cure == verb),
+            Verb::Crash(node, which) => {
+                let starts = |cure: &Verb| matches!(cure, Verb::Start(at, of) if at == node && covers(*of, *which));
+                let changes = !self.is_off(node) && !self.cures.iter().any(starts);
+                if changes {
+                    self.cured(|cure| matches!(cure, Verb::Start(at, of) if at == node && covers(*which, *of)));
+                    self.cures.push(Verb::Start(node.clone(), *which));
+                }
+                changes
+            }
+            Verb::Start(node, which) => {
+                self.cured(|cure| matches!(cure, Verb::Start(at, of) if at == node && covers(*which, *of)))
+            }
+            Verb::Cut { from, to, .. } => {
+                let cure = Verb::Heal { from: from.clone(), to: to.clone() };
+                let changes = !self.cures.contains(&cure);
+                if changes {
+                    self.cures.push(cure);
+                }
+                changes
+            }
+            Verb::Api(api, fault) => {
+                let ended = self.cured(|cure| matches!(cure, Verb::Api(of, _) if of == api));
+                match fault {
+                    ApiFault::Healthy => ended,
+                    ApiFault::RestartedEmpty => true,
+                    ApiFault::HistoryExpired => {
+                        // It is a moment, not a state: what else is wrong with the API stays wrong.
+                        if ended {
+                            self.cures.push(Verb::Api(api.clone(), ApiFault::Healthy));
+                        }
+                        true
+                    }
+                    ApiFault::Slow(_) | ApiFault::SlowDeletes(_) | ApiFault::Erroring | ApiFault::Down => {
+                        self.cures.push(Verb::Api(api.clone(), ApiFault::Healthy));
+                        true
+                    }
+                }
+            }
+            Verb::Export(cluster, key) => {
+                let changes = !self.exports(cluster, key);
+                if changes {
+                    self.exported.push((cluster.clone(), key.clone()));
+                }
+                changes
+            }
+            Verb::Unexport(cluster, key) => {
+                let before = self.exported.len();
+                self.exported.retain(|(of, exported)| of != cluster || exported != key);
+                self.exported.len() < before
+            }
+        }
+    }
+
+    fn is_off(&self, node: &NodeRef) -> bool {
+        self.cures.iter().any(|cure| matches!(cure, Verb::PowerOn(at) if at == node))
+    }
+
+    /// Whether such cures were due. They are no longer.
+    fn cured(&mut self, which: impl Fn(&Verb) -> bool) -> bool {
+        let before = self.cures.len();
+        self.cures.retain(|cure| !which(cure));
+        self.cures.len() < before
+    }
+}
+
+/// Drops the acts that change nothing. What is broken in the end, and exported.
+pub(super) fn effective(scenario: &mut Scenario) -> Broken {
+    let mut broken = Broken::of(scenario);
+    scenario.timeline.retain(|Act { verb, .. }| broken.act(verb));
+    broken
+}
+
+fn covers(all: Daemons, some: Daemons) -> bool {
+    all == Daemons::All || all == some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rehearsal::{act, at, cluster, scenario, web};
+    use crate::{ApiRef, Daemon, Side};
+
+    fn left(verbs: Vec<Verb>) -> (Vec<Verb>, Vec<Verb>) {
+        let mut scenario = scenario((1..).zip(verbs).map(|(at, verb)| act(at, verb)).collect(), vec![]);
+        let broken = effective(&mut scenario);
+        (scenario.timeline.into_iter().map(|act| act.verb).collect(), broken.cures().to_vec())
+    }
+
+    const ONE: Daemons = Daemons::One(Daemon::Gateway);
+
+    #[test]
+    fn what_is_off_cannot_be_crashed_and_comes_back_with_all_its_daemons() {
+        let gw = || at("west/gw-a");
+        let verbs = vec![Verb::Crash(gw(), ONE), Verb::PowerOff(gw()), Verb::Crash(gw(), Daemons::All)];
+        let (kept, cures) = left([verbs, vec![Verb::Start(gw(), ONE), Verb::PowerOff(gw())]].concat());
+        assert_eq!(kept, [Verb::Crash(gw(), ONE), Verb::PowerOff(gw())]);
+        assert_eq!(cures, [Verb::PowerOn(gw())]);
+    }
+
+    #[test]
+    fn all_daemons_are_more_than_one() {
+        let gw = || at("west/gw-a");
+        let (_, cures) = left(vec![Verb::Crash(gw(), ONE), Verb::Crash(gw(), Daemons::All)]);
+        assert_eq!(cures, [Verb::Start(gw(), Daemons::All)]);
+        let (kept, cures) = left(vec![Verb::Crash(gw(), Daemons::All), Verb::Start(gw(), ONE)]);
+        assert_eq!((kept.len(), cures.len()), (1, 1));
+        let (kept, cures) = left(vec![Verb::Crash(gw(), ONE), Verb::Start(gw(), Daemons::All)]);
+        assert_eq!((kept.len(), cures.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_cut_ends_with_the_heal_of_its_own_sides() {
+        let sides = || (Side::Cluster(cluster("west")), Side::Cluster(cluster("east")));
+        let cut = |one_way| Verb::Cut { from: sides().0, to: sides().1, one_way };
+        let heal = || Verb::Heal { from: sides().0, to: sides().1 };
+        assert_eq!(left(vec![heal(), cut(true), cut(false)]), (vec![cut(true)], vec![heal()]));
+        assert_eq!(left(vec![cut(true), heal()]).1, []);
+    }
+
+    #[test]
+    fn an_api_is_broken_until_it_is_healthy_or_restarts() {
+        let api = |fault| Verb::Api(ApiRef::Broker, fault);
+        let healthy = || api(ApiFault::Healthy);
+        assert_eq!(left(vec![healthy(), api(ApiFault::Down)]).1, [healthy()]);
+        assert_eq!(left(vec![api(ApiFault::Down), api(ApiFault::Erroring)]).1, [healthy()]);
+        assert_eq!(left(vec![api(ApiFault::Down), api(ApiFault::RestartedEmpty)]).1, []);
+        assert_eq!(left(vec![api(ApiFault::Down), api(ApiFault::HistoryExpired)]).1, [healthy()]);
+        assert_eq!(left(vec![api(ApiFault::HistoryExpired), healthy()]).0.len(), 1);
+    }
+
+    #[test]
+    fn exports_are_no_faults_and_change_only_once() {
+        let east = || cluster("east");
+        let (kept, cures) = left(vec![
+            Verb::Export(east(), web()),
+            Verb::Unexport(east(), web()),
+            Verb::Unexport(east(), web()),
+            Verb::Export(east(), web()),
+        ]);
+        assert_eq!(kept, [Verb::Unexport(east(), web()), Verb::Export(east(), web())]);
+        assert_eq!(cures, []);
+    }
+}
