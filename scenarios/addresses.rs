@@ -1,5 +1,5 @@
 //! Which service an answered address belongs to, learned from the facts: the Service objects of the clusters, and where
-//! a world does not tell those, the export records.
+//! a world does not tell those, what the clusters tell each other.
 
 use crate::{ApiRef, Fact, Outcome, Place, What, trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ pub type Owner = (ClusterId, ServiceKey);
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AddressBook {
     services: BTreeMap<Owner, BTreeSet<IpAddr>>,
-    records: BTreeMap<Owner, BTreeSet<IpAddr>>,
+    told: BTreeMap<Owner, BTreeSet<IpAddr>>,
 }
 
 impl AddressBook {
@@ -36,9 +36,10 @@ impl AddressBook {
                 let owner = (cluster.clone(), service.key.clone());
                 self.services.entry(owner).or_default().extend(&service.cluster_ips);
             }
-            (Object::ExportRecord(record), _) => {
-                let owner = (record.cluster.clone(), record.key.clone());
-                self.records.entry(owner).or_default().extend(&record.addresses);
+            (Object::SourceSlice(slice), _) => {
+                let owner = (slice.cluster.clone(), slice.key.clone());
+                let addresses = slice.endpoints.iter().map(|endpoint| endpoint.address);
+                self.told.entry(owner).or_default().extend(addresses);
             }
             _ => {}
         }
@@ -47,7 +48,7 @@ impl AddressBook {
     /// The addresses of a service of one cluster; empty if none is known.
     #[must_use]
     pub fn of_service(&self, owner: &Owner) -> BTreeSet<IpAddr> {
-        self.services.get(owner).or_else(|| self.records.get(owner)).cloned().unwrap_or_default()
+        self.services.get(owner).or_else(|| self.told.get(owner)).cloned().unwrap_or_default()
     }
 
     /// What is wrong with an answer, if anything: another code, or addresses other than those of exactly one of the

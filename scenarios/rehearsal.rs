@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
-    CableDriver, Candidate, Candidates, Endpoint, ExportRecord, Gateway, Import, Lease, Object, Protocol, Reach,
-    Service, ServiceKey, ServiceType, Source,
+    CableDriver, Candidate, Candidates, Endpoint, ExportRecord, Family, Gateway, Import, InternalTrafficPolicy, Lease,
+    Object, Offer, Protocol, Reach, Service, ServiceKey, ServiceType, SessionAffinity, SourceEndpoint, SourceSlice,
 };
 use tombolo_core::roles::Event;
 
@@ -215,31 +215,38 @@ pub fn web_service() -> Object {
         key: web(),
         service_type: ServiceType::ClusterIp,
         cluster_ips: vec![ip(WEB_IP)],
+        families: vec![Family::V4],
         ports: Vec::new(),
-        client_ip_affinity: false,
+        affinity: SessionAffinity::None,
+        internal_traffic: InternalTrafficPolicy::Cluster,
+        traffic_distribution: None,
     })
 }
 
+fn web_offer() -> Box<Offer> {
+    Box::new(Offer::new(ServiceType::ClusterIp, BTreeSet::new(), [Family::V4].into()))
+}
+
 pub fn web_record() -> Object {
-    Object::ExportRecord(ExportRecord {
+    let created = Wall::from_unix_secs(1_700_000_000);
+    Object::ExportRecord(ExportRecord { cluster: cluster("east"), key: web(), created, offer: web_offer() })
+}
+
+/// What east has, as its discovery tells it and others copy it.
+pub fn web_slice() -> Object {
+    Object::SourceSlice(SourceSlice {
         cluster: cluster("east"),
         key: web(),
-        service_type: ServiceType::ClusterIp,
-        ports: Vec::new(),
-        addresses: vec![ip(WEB_IP)],
-        ready: true,
-        created: Wall::from_unix_secs(1_700_000_000),
+        family: Family::V4,
+        number: 0,
+        endpoints: vec![SourceEndpoint { address: ip(WEB_IP), hostname: None, ready: true }],
+        ports: BTreeSet::new(),
     })
 }
 
 pub fn web_import(sources: &[&str]) -> Object {
-    let source = Source { addresses: vec![ip(WEB_IP)], ready: true };
-    Object::Import(Import {
-        key: web(),
-        service_type: ServiceType::ClusterIp,
-        ports: BTreeSet::new(),
-        sources: sources.iter().map(|name| (cluster(name), source.clone())).collect(),
-    })
+    let since = |name: &&str| (cluster(name), Wall::from_unix_secs(1_700_000_000));
+    Object::Import(Import { key: web(), offer: web_offer(), sources: sources.iter().map(since).collect() })
 }
 
 pub fn fetched() -> Outcome {

@@ -86,13 +86,16 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
 fn is_worth_a_line(kind: Kind) -> bool {
     match kind {
         Kind::ServiceExport | Kind::Endpoint | Kind::ExportRecord | Kind::Import => true,
-        Kind::Node
+        Kind::Namespace
+        | Kind::Node
         | Kind::Service
         | Kind::EndpointSlice
         | Kind::Lease
         | Kind::Gateway
         | Kind::Cluster
-        | Kind::Candidates => false,
+        | Kind::Candidates
+        | Kind::ExportSummary
+        | Kind::SourceSlice => false,
     }
 }
 

@@ -12,7 +12,10 @@ use core::time::Duration;
 use serde::{Serialize, Serializer};
 use tombolo_core::base::ClusterId;
 use tombolo_core::base::hash::{fnv1a, fnv1a_more};
-use tombolo_core::model::{Candidates, EndpointSlice, ExportRecord, Gateway, Import, Lease, Object, Port, Service};
+use tombolo_core::model::{
+    Candidates, EndpointSlice, Gateway, Import, InternalTrafficPolicy, Lease, Object, Offer, Port, Service,
+    ServiceExport, SessionAffinity, SourceSlice, TargetPort,
+};
 use tombolo_core::roles::Event;
 
 /// What the columns and words of a trace mean.
@@ -176,6 +179,7 @@ fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
 /// All that an object says, on one line.
 fn describe(object: &Object) -> String {
     match object {
+        Object::Namespace(_) => "is there".into(),
         Object::Node(o) => format!(
             "uid {} addresses {} pods {} gateway {}",
             o.uid,
@@ -185,7 +189,7 @@ fn describe(object: &Object) -> String {
         ),
         Object::Service(o) => service(o),
         Object::EndpointSlice(o) => slice(o),
-        Object::ServiceExport(o) => format!("created {}", o.created.unix_micros()),
+        Object::ServiceExport(o) => export(o),
         Object::Lease(o) => lease(o),
         Object::Gateway(o) => gateway(o),
         Object::Cluster(o) => {
@@ -201,21 +205,70 @@ fn describe(object: &Object) -> String {
             o.driver
         ),
         Object::Candidates(o) => candidates(o),
-        Object::ExportRecord(o) => record(o),
+        Object::ExportRecord(o) => format!("{} created {}", offer(&o.offer), o.created.unix_micros()),
+        Object::ExportSummary(o) => format!("generation {}", o.generation),
         Object::Import(o) => import(o),
+        Object::SourceSlice(o) => source_slice(o),
     }
 }
 
 fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> String {
     list(ports.into_iter().map(|port| {
         let name = port.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default();
-        format!("{name}{}>{}/{}", port.port, port.target, port.protocol)
+        let spoken = port.app_protocol.as_ref().map(|spoken| format!(" {spoken}")).unwrap_or_default();
+        format!("{name}{}/{}{spoken}", port.port, port.protocol)
     }))
 }
 
 fn service(o: &Service) -> String {
-    let affinity = if o.client_ip_affinity { " by client" } else { "" };
-    format!("{:?} {} ports {}{affinity}", o.service_type, list(&o.cluster_ips), ports(&o.ports))
+    let ports = list(o.ports.iter().map(|port| {
+        let name = port.port.name.as_ref().map(|name| format!("{name}:")).unwrap_or_default();
+        let target = match &port.target {
+            TargetPort::Number(number) => number.to_string(),
+            TargetPort::Named(name) => name.clone(),
+        };
+        format!("{name}{}>{target}/{}", port.port.port, port.port.protocol)
+    }));
+    let policy = policy(o.affinity, o.internal_traffic, o.traffic_distribution.as_deref());
+    format!("{:?} {} ports {ports}{policy}", o.service_type, list(&o.cluster_ips))
+}
+
+/// What is said beyond the usual.
+fn policy(affinity: SessionAffinity, internal: InternalTrafficPolicy, distribution: Option<&str>) -> String {
+    let mut said = String::new();
+    if let SessionAffinity::ClientIp { timeout_s } = affinity {
+        said += &format!(" by client for {timeout_s}s");
+    }
+    if internal == InternalTrafficPolicy::Local {
+        said += " node-local";
+    }
+    said += &distribution.map(|distribution| format!(" distribution {distribution}")).unwrap_or_default();
+    said
+}
+
+fn offer(o: &Offer) -> String {
+    let policy = policy(o.affinity, o.internal_traffic, o.traffic_distribution.as_deref());
+    let notes = [("labels", &o.labels), ("annotations", &o.annotations)].into_iter().filter(|(_, map)| !map.is_empty());
+    let notes: String = notes.map(|(what, map)| format!(" {what} {map:?}")).collect();
+    format!("{:?} ports {} families {}{policy}{notes}", o.service_type, ports(&o.ports), list(&o.families))
+}
+
+fn export(o: &ServiceExport) -> String {
+    let conditions = o.conditions.iter().map(|(about, condition)| {
+        let status = condition.status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
+        format!("{about}={status}:{}", condition.reason)
+    });
+    let notes = [("labels", &o.labels), ("annotations", &o.annotations)].into_iter().filter(|(_, map)| !map.is_empty());
+    let notes: String = notes.map(|(what, map)| format!(" {what} {map:?}")).collect();
+    format!("created {} conditions {}{notes}", o.created.unix_micros(), list(conditions))
+}
+
+fn source_slice(o: &SourceSlice) -> String {
+    let endpoints = o.endpoints.iter().map(|endpoint| {
+        let host = endpoint.hostname.as_ref().map(|host| format!("={host}")).unwrap_or_default();
+        format!("{}{host}{}", endpoint.address, if endpoint.ready { "" } else { " unready" })
+    });
+    format!("of {} in {}: {} ports {}", o.key, o.cluster, list(endpoints), ports(&o.ports))
 }
 
 fn slice(o: &EndpointSlice) -> String {
@@ -258,23 +311,9 @@ fn candidates(o: &Candidates) -> String {
     format!("epoch {} {}", o.epoch, list(slots))
 }
 
-fn record(o: &ExportRecord) -> String {
-    format!(
-        "{:?} {} ports {} {} created {}",
-        o.service_type,
-        list(&o.addresses),
-        ports(&o.ports),
-        if o.ready { "ready" } else { "unready" },
-        o.created.unix_micros()
-    )
-}
-
 fn import(o: &Import) -> String {
-    let sources = o.sources.iter().map(|(cluster, source)| {
-        let addresses = source.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-        format!("{cluster}={addresses}{}", if source.ready { "" } else { " unready" })
-    });
-    format!("{:?} ports {} from {}", o.service_type, ports(&o.ports), list(sources))
+    let sources = o.sources.iter().map(|(cluster, since)| format!("{cluster} since {}", since.unix_micros()));
+    format!("{} from {}", offer(&o.offer), list(sources))
 }
 
 #[cfg(test)]

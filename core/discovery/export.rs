@@ -1,12 +1,17 @@
-//! From a cluster's own objects to its record of an export.
+//! From a cluster's own objects to what it exports.
 
 use crate::base::ClusterId;
-use crate::model::{EndpointSlice, ExportRecord, Service, ServiceExport, ServiceKey, ServiceType};
-use alloc::collections::BTreeSet;
+use crate::model::{
+    Backend, EndpointSlice, ExportRecord, Family, Offer, Port, Service, ServiceExport, ServiceKey, ServiceType,
+    SourceEndpoint,
+};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::net::IpAddr;
 use serde::Serialize;
 
-/// Why a ServiceExport gives no record. Each is a reason of the condition `Valid=False` (MCS API).
+/// Why a ServiceExport exports nothing. Each is a reason of the condition `Valid=False` (MCS API).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, thiserror::Error)]
 pub enum NotExportable {
     /// `NoService`: there is no Service of that name.
@@ -23,153 +28,159 @@ pub enum NotExportable {
     },
 }
 
-/// The record that `cluster` publishes for `export`. Slices of other services are passed over.
+/// What a cluster exports of one service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exported {
+    /// What it offers.
+    pub record: ExportRecord,
+    /// Where that is found, by family and by the ports that the endpoints have in common.
+    pub endpoints: Endpoints,
+}
+
+/// Endpoints by address, by family and ports.
+pub type Endpoints = BTreeMap<(Family, BTreeSet<Port>), BTreeMap<IpAddr, SourceEndpoint>>;
+
+/// What `cluster` exports by `export`. Slices of other services are passed over.
 ///
-/// A headless service has no address of its own: its record carries those of its ready backends.
+/// A service with a cluster IP is found there, at the ports of the service, and is ready if some backend of the family
+/// is. A headless service has no address of its own: it is found at its backends, where they listen.
 ///
 /// # Errors
 /// A [`NotExportable`].
-pub fn export_record(
+pub fn exported(
     cluster: &ClusterId,
     export: &ServiceExport,
     service: Option<&Service>,
     slices: &[&EndpointSlice],
-) -> Result<ExportRecord, NotExportable> {
+) -> Result<Exported, NotExportable> {
     let key = &export.key;
     let service = service.ok_or_else(|| NotExportable::NoService { service: key.clone() })?;
-    let ready = ready_addresses(key, slices);
-    let addresses = match service.service_type {
-        ServiceType::ClusterIp => service.cluster_ips.clone(),
-        ServiceType::Headless => ready.iter().copied().collect(),
+    let of_service = slices.iter().filter(|slice| slice.namespace == key.namespace && slice.service == key.name);
+    let slices: Vec<&EndpointSlice> = of_service.copied().collect();
+    let endpoints = match service.service_type {
+        ServiceType::ClusterIp => behind_cluster_ips(service, &slices),
+        ServiceType::Headless => of_pods(&slices),
         ServiceType::ExternalName => return Err(NotExportable::ExternalName { service: key.clone() }),
     };
-    Ok(ExportRecord {
-        cluster: cluster.clone(),
-        key: key.clone(),
+    let offer = Offer {
         service_type: service.service_type,
-        ports: service.ports.clone(),
-        addresses,
-        ready: !ready.is_empty(),
-        created: export.created,
-    })
+        ports: service.ports.iter().map(|port| port.port.clone()).collect(),
+        families: service.families.iter().copied().collect(),
+        affinity: service.affinity,
+        internal_traffic: service.internal_traffic,
+        traffic_distribution: service.traffic_distribution.clone(),
+        labels: export.labels.clone(),
+        annotations: export.annotations.clone(),
+    };
+    let record =
+        ExportRecord { cluster: cluster.clone(), key: key.clone(), created: export.created, offer: Box::new(offer) };
+    Ok(Exported { record, endpoints })
 }
 
-/// Each ready address once, sorted. While a pod moves between slices its address is in two, once ready and once not:
-/// ready wins (B58). Sorted, so that a reshuffled slice is no change.
-fn ready_addresses(key: &ServiceKey, slices: &[&EndpointSlice]) -> BTreeSet<IpAddr> {
-    slices
-        .iter()
-        .filter(|slice| slice.namespace == key.namespace && slice.service == key.name)
-        .flat_map(|slice| &slice.backends)
-        .filter(|backend| backend.ready)
-        .map(|backend| backend.address)
-        .collect()
+fn behind_cluster_ips(service: &Service, slices: &[&EndpointSlice]) -> Endpoints {
+    let ports: BTreeSet<Port> = service.ports.iter().map(|port| port.port.clone()).collect();
+    let backends = || slices.iter().flat_map(|slice| &slice.backends);
+    let mut endpoints = Endpoints::new();
+    for address in &service.cluster_ips {
+        let family = Family::of(*address);
+        let ready = backends().any(|backend| backend.ready && Family::of(backend.address) == family);
+        let endpoint = SourceEndpoint { address: *address, hostname: None, ready };
+        endpoints.entry((family, ports.clone())).or_default().insert(*address, endpoint);
+    }
+    endpoints
+}
+
+/// Each address once. While a pod moves between slices its address is in two, once ready and once not: ready wins (B58).
+fn of_pods(slices: &[&EndpointSlice]) -> Endpoints {
+    let mut endpoints = Endpoints::new();
+    for slice in slices {
+        let ports: BTreeSet<Port> = slice.ports.iter().cloned().collect();
+        for Backend { address, hostname, ready, node: _ } in &slice.backends {
+            let of_kind = endpoints.entry((Family::of(*address), ports.clone())).or_default();
+            let new = SourceEndpoint { address: *address, hostname: hostname.clone(), ready: *ready };
+            let known = of_kind.entry(*address).or_insert_with(|| new.clone());
+            if (new.ready, &new.hostname) > (known.ready, &known.hostname) {
+                *known = new;
+            }
+        }
+    }
+    endpoints
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::*;
     use super::*;
-    use crate::base::{Label, Wall};
-    use crate::model::{Backend, Port, Protocol};
-    use alloc::string::ToString;
+    use alloc::string::{String, ToString};
     use alloc::vec;
-    use alloc::vec::Vec;
 
-    fn label(text: &str) -> Label {
-        Label::new(text).unwrap()
+    fn of(service: &Service, slices: &[&EndpointSlice]) -> Exported {
+        exported(&cluster("east"), &export(1_000), Some(service), slices).unwrap()
     }
 
-    fn key() -> ServiceKey {
-        ServiceKey { namespace: label("shop"), name: label("web") }
+    fn text(exported: &Exported) -> Vec<String> {
+        exported.endpoints.values().flat_map(BTreeMap::values).map(endpoint_text).collect()
     }
 
-    fn cluster() -> ClusterId {
-        ClusterId::new("east").unwrap()
+    #[test]
+    fn a_cluster_ip_service_is_found_at_its_cluster_ip_and_its_own_ports() {
+        let service = service(ServiceType::ClusterIp, &["10.102.0.10"]);
+        let found = of(&service, &[&slice("web", &[("10.2.1.5", true)])]);
+        assert_eq!(text(&found), ["10.102.0.10 ready"]);
+        let ((family, ports), _) = found.endpoints.first_key_value().unwrap();
+        assert_eq!((*family, ports.iter().map(|port| port.port).collect::<Vec<_>>()), (Family::V4, vec![80]));
+        assert_eq!(found.record, record("east", 1_000, vec![port("", Protocol::Tcp, 80)]));
     }
 
-    fn export() -> ServiceExport {
-        ServiceExport { key: key(), created: Wall::from_unix_secs(1_000) }
-    }
-
-    fn service(service_type: ServiceType) -> Service {
-        let cluster_ips =
-            if service_type == ServiceType::ClusterIp { vec!["10.102.0.10".parse().unwrap()] } else { vec![] };
-        Service {
-            key: key(),
-            service_type,
-            cluster_ips,
-            ports: vec![Port { name: None, protocol: Protocol::Tcp, port: 80, target: 8080 }],
-            client_ip_affinity: false,
+    #[test]
+    fn one_ready_backend_in_any_slice_makes_a_cluster_ip_ready() {
+        let service = service(ServiceType::ClusterIp, &["10.102.0.10"]);
+        let down = slice("web", &[("10.2.1.5", false)]);
+        let up = slice("web", &[("10.2.1.6", false), ("10.2.1.7", true)]);
+        assert_eq!(text(&of(&service, &[&down, &up])), ["10.102.0.10 ready"]);
+        for slices in [&[&down][..], &[]] {
+            assert_eq!(text(&of(&service, slices)), ["10.102.0.10 not ready"], "clusterip_slice_stays_not_ready");
         }
     }
 
-    fn slice(service: &str, backends: &[(&str, bool)]) -> EndpointSlice {
-        let backends = backends
-            .iter()
-            .map(|(address, ready)| Backend { address: address.parse().unwrap(), node: None, ready: *ready })
-            .collect();
-        EndpointSlice { namespace: label("shop"), name: "web-1".into(), service: label(service), backends }
-    }
-
-    fn texts(addresses: &[IpAddr]) -> Vec<alloc::string::String> {
-        addresses.iter().map(ToString::to_string).collect()
-    }
-
     #[test]
-    fn a_cluster_ip_service_is_exported_with_its_cluster_ip_and_ports() {
-        let service = service(ServiceType::ClusterIp);
-        let slice = slice("web", &[("10.2.1.5", true)]);
-        let record = export_record(&cluster(), &export(), Some(&service), &[&slice]).unwrap();
-        assert_eq!(
-            record,
-            ExportRecord {
-                cluster: cluster(),
-                key: key(),
-                service_type: ServiceType::ClusterIp,
-                ports: service.ports,
-                addresses: vec!["10.102.0.10".parse().unwrap()],
-                ready: true,
-                created: Wall::from_unix_secs(1_000),
-            }
-        );
-    }
-
-    #[test]
-    fn one_ready_backend_in_any_slice_makes_the_record_ready() {
-        let service = service(ServiceType::ClusterIp);
-        let down = slice("web", &[("10.2.1.5", false)]);
-        let up = slice("web", &[("10.2.1.6", false), ("10.2.1.7", true)]);
-        let ready =
-            |slices: &[&EndpointSlice]| export_record(&cluster(), &export(), Some(&service), slices).unwrap().ready;
-        assert!(ready(&[&down, &up]));
-        assert!(!ready(&[&down]));
-        assert!(!ready(&[]));
+    fn each_cluster_ip_is_as_ready_as_the_backends_of_its_family() {
+        let service = service(ServiceType::ClusterIp, &["10.102.0.10", "fd00:102::10"]);
+        let slices = [&slice("web", &[("10.2.1.5", false)]), &slice("web", &[("fd00:2::5", true)])];
+        assert_eq!(text(&of(&service, &slices)), ["10.102.0.10 not ready", "fd00:102::10 ready"]);
     }
 
     #[test]
     fn backends_of_another_service_do_not_count() {
-        let service = service(ServiceType::ClusterIp);
-        let other = slice("api", &[("10.2.1.5", true)]);
-        assert!(!export_record(&cluster(), &export(), Some(&service), &[&other]).unwrap().ready);
+        let service = service(ServiceType::ClusterIp, &["10.102.0.10"]);
+        assert_eq!(text(&of(&service, &[&slice("api", &[("10.2.1.5", true)])])), ["10.102.0.10 not ready"]);
     }
 
     #[test]
-    fn a_headless_record_carries_each_ready_address_once_whatever_the_order_of_slices() {
-        let service = service(ServiceType::Headless);
+    fn a_headless_service_is_found_at_each_address_once_whatever_the_order_of_slices_b58() {
+        let service = service(ServiceType::Headless, &[]);
         let old = slice("web", &[("10.2.1.9", true), ("10.2.1.5", false)]);
         let new = slice("web", &[("10.2.1.5", true), ("10.2.1.7", false)]);
         for slices in [[&old, &new], [&new, &old]] {
-            let record = export_record(&cluster(), &export(), Some(&service), &slices).unwrap();
-            assert_eq!(texts(&record.addresses), ["10.2.1.5", "10.2.1.9"]);
+            assert_eq!(text(&of(&service, &slices)), ["10.2.1.5 ready", "10.2.1.7 not ready", "10.2.1.9 ready"]);
         }
     }
 
     #[test]
-    fn what_cannot_be_exported_says_why() {
-        let missing = export_record(&cluster(), &export(), None, &[]).unwrap_err();
+    fn pods_of_a_headless_service_that_listen_elsewhere_are_kept_apart() {
+        let service = service(ServiceType::Headless, &[]);
+        let mut other = slice("web", &[("10.2.1.6", true)]);
+        other.ports[0].port = 9090;
+        let found = of(&service, &[&slice("web", &[("10.2.1.5", true)]), &other]);
+        assert_eq!(found.endpoints.len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_exported_says_why_export_missing_service_export_unsupported_type() {
+        let missing = exported(&cluster("east"), &export(1), None, &[]).unwrap_err();
         assert_eq!(missing.to_string(), "service shop/web does not exist");
-        let alias = service(ServiceType::ExternalName);
-        let alias = export_record(&cluster(), &export(), Some(&alias), &[]).unwrap_err();
+        let alias = service(ServiceType::ExternalName, &[]);
+        let alias = exported(&cluster("east"), &export(1), Some(&alias), &[]).unwrap_err();
         assert_eq!(alias.to_string(), "service shop/web is of type ExternalName, which cannot be exported");
     }
 }

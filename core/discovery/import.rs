@@ -1,7 +1,8 @@
 //! From the records of all clusters to one import.
 
-use crate::base::{ClusterId, Label};
-use crate::model::{ExportRecord, Import, Port, Protocol, ServiceType, Source};
+use crate::base::Label;
+use crate::model::{ExportRecord, Import, Offer, Port, Protocol, ServiceType, SourceSlice};
+use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,30 +10,40 @@ use core::net::IpAddr;
 
 /// The import that all `records` of one service make; `None` if there are none.
 ///
-/// The oldest export decides what exports can disagree on (KEP-1645, "Constraints and Conflict Resolution"); of
-/// equally old ones that of the lowest cluster id, since timestamps have a grain of one second and all clusters must
-/// agree. Records come from other clusters and are believed only as far as they make sense: an alias is no export, and
-/// an address that cannot be a service's is left out.
+/// The oldest export decides what exports can disagree on (KEP-1645, "Constraints and Conflict Resolution"), but for
+/// ports and families, of which the import has those of all. An export of another type than the oldest's has nothing that
+/// clients of the import could use, and is no source of it.
 #[must_use]
 pub fn merge<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) -> Option<Import> {
-    let mut by_age: Vec<&ExportRecord> =
-        records.into_iter().filter(|record| record.service_type != ServiceType::ExternalName).collect();
-    by_age.sort_by_key(|record| (record.created, &record.cluster));
-    let oldest = by_age.first()?;
-    debug_assert!(by_age.iter().all(|record| record.key == oldest.key), "records of one service");
-    Some(Import {
-        key: oldest.key.clone(),
-        service_type: oldest.service_type,
-        ports: union_of_ports(&by_age),
-        sources: by_age.iter().map(|record| source(record)).collect(),
-    })
+    let by_age = by_age(records);
+    let oldest = *by_age.first()?;
+    let same_type = |record: &&&ExportRecord| record.offer.service_type == oldest.offer.service_type;
+    let sources: Vec<&ExportRecord> = by_age.iter().filter(same_type).copied().collect();
+    let offer = Offer {
+        ports: union_of_ports(&sources),
+        families: sources.iter().flat_map(|record| &record.offer.families).copied().collect(),
+        ..Offer::clone(&oldest.offer)
+    };
+    let since = |record: &&ExportRecord| (record.cluster.clone(), record.created);
+    Some(Import { key: oldest.key.clone(), offer: Box::new(offer), sources: sources.iter().map(since).collect() })
 }
 
-fn source(record: &ExportRecord) -> (ClusterId, Source) {
-    let addresses: Vec<IpAddr> =
-        record.addresses.iter().copied().filter(|address| can_be_a_services(*address)).collect();
-    let ready = record.ready && !addresses.is_empty();
-    (record.cluster.clone(), Source { addresses, ready })
+/// From the oldest to the newest; of equally old ones the lowest cluster id comes first, since timestamps have a grain of
+/// one second and all clusters must agree. Records come from other clusters and are believed only as far as they make
+/// sense: an alias is no export.
+pub(super) fn by_age<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) -> Vec<&'a ExportRecord> {
+    let not_an_alias = |record: &&ExportRecord| record.offer.service_type != ServiceType::ExternalName;
+    let mut by_age: Vec<&ExportRecord> = records.into_iter().filter(not_an_alias).collect();
+    by_age.sort_by_key(|record| (record.created, &record.cluster));
+    debug_assert!(by_age.is_sorted_by(|a, b| a.key == b.key), "records of one service");
+    by_age
+}
+
+/// What is believed of a slice of another cluster: an endpoint that no packet from here could reach is left out.
+#[must_use]
+pub fn believed(slice: &SourceSlice) -> SourceSlice {
+    let endpoints = slice.endpoints.iter().filter(|endpoint| can_be_a_services(endpoint.address));
+    SourceSlice { endpoints: endpoints.cloned().collect(), ..slice.clone() }
 }
 
 /// Whether a packet to `address` could leave the node it was sent from and reach one service: not loopback, link-local,
@@ -50,7 +61,7 @@ fn can_be_a_services(address: IpAddr) -> bool {
 fn union_of_ports(by_age: &[&ExportRecord]) -> BTreeSet<Port> {
     let mut names: BTreeSet<Option<&Label>> = BTreeSet::new();
     let mut union: BTreeMap<(Protocol, u16), Port> = BTreeMap::new();
-    for port in by_age.iter().flat_map(|record| &record.ports) {
+    for port in by_age.iter().flat_map(|record| &record.offer.ports) {
         if names.contains(&port.name.as_ref()) {
             continue;
         }
@@ -64,41 +75,26 @@ fn union_of_ports(by_age: &[&ExportRecord]) -> BTreeSet<Port> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::*;
     use super::*;
-    use crate::base::Wall;
-    use crate::model::ServiceKey;
+    use crate::model::{Family, InternalTrafficPolicy, SessionAffinity, SourceEndpoint};
     use alloc::format;
     use alloc::string::String;
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn label(text: &str) -> Label {
-        Label::new(text).unwrap()
-    }
-
-    fn port(name: &str, protocol: Protocol, number: u16) -> Port {
-        let name = (!name.is_empty()).then(|| label(name));
-        Port { name, protocol, port: number, target: number }
-    }
-
-    fn record(cluster: &str, created_s: u64, ports: Vec<Port>) -> ExportRecord {
-        ExportRecord {
-            cluster: ClusterId::new(cluster).unwrap(),
-            key: ServiceKey { namespace: label("shop"), name: label("web") },
-            service_type: ServiceType::ClusterIp,
-            ports,
-            addresses: vec!["10.102.0.10".parse().unwrap()],
-            ready: true,
-            created: Wall::from_unix_secs(created_s),
-        }
+    fn with(mut record: ExportRecord, change: impl FnOnce(&mut Offer)) -> ExportRecord {
+        change(&mut record.offer);
+        record
     }
 
     fn ports(import: &Import) -> Vec<String> {
-        import
-            .ports
-            .iter()
-            .map(|p| format!("{}:{}/{}", p.name.as_ref().map_or("", Label::as_str), p.port, p.protocol))
-            .collect()
+        let ports = import.offer.ports.iter();
+        ports.map(|p| format!("{}:{}/{}", p.name.as_ref().map_or("", Label::as_str), p.port, p.protocol)).collect()
+    }
+
+    fn sources(import: &Import) -> Vec<&str> {
+        import.sources.keys().map(|cluster| cluster.as_str()).collect()
     }
 
     #[test]
@@ -107,33 +103,63 @@ mod tests {
     }
 
     #[test]
-    fn each_cluster_is_a_source_with_its_own_addresses_and_readiness() {
-        let east = record("east", 2, vec![]);
-        let west =
-            ExportRecord { addresses: vec!["10.101.0.7".parse().unwrap()], ready: false, ..record("west", 1, vec![]) };
+    fn each_cluster_is_a_source_since_it_exports() {
+        let (east, west) = (record("east", 2, vec![]), record("west", 1, vec![]));
         let import = merge([&east, &west]).unwrap();
-        let source = |cluster: &str| import.sources[&ClusterId::new(cluster).unwrap()].clone();
-        assert_eq!(import.sources.len(), 2);
-        assert_eq!(source("east"), Source { addresses: vec!["10.102.0.10".parse().unwrap()], ready: true });
-        assert_eq!(source("west"), Source { addresses: vec!["10.101.0.7".parse().unwrap()], ready: false });
+        assert_eq!(import.sources, [(east.cluster, east.created), (west.cluster, west.created)].into());
     }
 
     #[test]
-    fn the_oldest_export_decides_the_type() {
-        let old = record("west", 1, vec![]);
-        let new = ExportRecord { service_type: ServiceType::Headless, ..record("east", 2, vec![]) };
-        assert_eq!(merge([&new, &old]).unwrap().service_type, ServiceType::ClusterIp);
+    fn the_oldest_export_decides_the_type_and_one_of_another_type_is_no_source_type_conflict_not_exported() {
+        let old = record("west", 1, vec![port("http", Protocol::Tcp, 80)]);
+        let new = with(record("east", 2, vec![port("db", Protocol::Tcp, 5432)]), |o| {
+            o.service_type = ServiceType::Headless;
+        });
+        let import = merge([&new, &old]).unwrap();
+        assert_eq!(import.offer.service_type, ServiceType::ClusterIp);
+        assert_eq!((sources(&import), ports(&import)), (vec!["west"], vec!["http:80/tcp".into()]));
     }
 
     #[test]
     fn of_equally_old_exports_the_lowest_cluster_id_decides() {
         let west = record("west", 1, vec![]);
-        let east = ExportRecord { service_type: ServiceType::Headless, ..record("east", 1, vec![]) };
-        assert_eq!(merge([&west, &east]).unwrap().service_type, ServiceType::Headless);
+        let east = with(record("east", 1, vec![]), |o| o.service_type = ServiceType::Headless);
+        assert_eq!(merge([&west, &east]).unwrap().offer.service_type, ServiceType::Headless);
     }
 
     #[test]
-    fn ports_are_a_union_in_which_the_older_export_keeps_name_and_number() {
+    fn the_oldest_export_decides_policies_and_the_whole_of_labels_and_annotations() {
+        let old = with(record("west", 1, vec![]), |o| {
+            o.affinity = SessionAffinity::ClientIp { timeout_s: 60 };
+            o.internal_traffic = InternalTrafficPolicy::Local;
+            o.traffic_distribution = Some("PreferClose".into());
+            o.labels = [("team".into(), "a".into())].into();
+            o.annotations = [("note".into(), "old".into())].into();
+        });
+        let new = with(record("east", 2, vec![]), |o| {
+            o.labels = [("team".into(), "b".into()), ("tier".into(), "web".into())].into();
+        });
+        assert_eq!(merge([&new, &old]).unwrap().offer, old.offer);
+    }
+
+    #[test]
+    fn when_the_oldest_leaves_the_next_oldest_decides_affinity_moves_to_next_oldest() {
+        let sticky = SessionAffinity::ClientIp { timeout_s: 60 };
+        let next = with(record("east", 2, vec![]), |o| o.affinity = sticky);
+        let last = record("a", 3, vec![]);
+        assert_eq!(merge([&last, &record("west", 1, vec![]), &next]).unwrap().offer.affinity, SessionAffinity::None);
+        assert_eq!(merge([&last, &next]).unwrap().offer.affinity, sticky);
+    }
+
+    #[test]
+    fn families_are_those_of_all_exports() {
+        let six = with(record("east", 2, vec![]), |o| o.families = [Family::V6].into());
+        let import = merge([&six, &record("west", 1, vec![])]).unwrap();
+        assert_eq!(import.offer.families, [Family::V4, Family::V6].into());
+    }
+
+    #[test]
+    fn ports_are_a_union_in_which_the_older_export_keeps_name_and_number_ports_union_oldest_wins() {
         let old = record("west", 1, vec![port("http", Protocol::Tcp, 80), port("dns", Protocol::Udp, 53)]);
         let new = record(
             "east",
@@ -164,19 +190,24 @@ mod tests {
 
     #[test]
     fn an_alias_on_the_broker_is_not_believed() {
-        let alias = ExportRecord { service_type: ServiceType::ExternalName, ..record("east", 1, vec![]) };
+        let alias = with(record("east", 1, vec![]), |o| o.service_type = ServiceType::ExternalName);
         assert_eq!(merge([&alias]), None);
     }
 
     #[test]
-    fn addresses_that_cannot_be_a_services_are_left_out_and_do_not_make_it_ready() {
+    fn endpoints_that_cannot_be_reached_from_elsewhere_are_not_believed() {
         let bad = ["127.0.0.1", "169.254.1.1", "224.0.0.1", "0.0.0.0", "255.255.255.255", "::1", "fe80::1", "ff02::1"];
-        let record = ExportRecord {
-            addresses: bad.iter().map(|text| text.parse().unwrap()).collect(),
-            ..record("east", 1, vec![])
+        let endpoint = |text: &str| SourceEndpoint { address: text.parse().unwrap(), hostname: None, ready: true };
+        let good = endpoint("10.102.0.10");
+        let slice = SourceSlice {
+            cluster: cluster("east"),
+            key: key(),
+            family: Family::V4,
+            number: 0,
+            endpoints: bad.into_iter().map(endpoint).chain([good.clone()]).collect(),
+            ports: BTreeSet::new(),
         };
-        let import = merge([&record]).unwrap();
-        assert_eq!(import.sources[&record.cluster], Source { addresses: vec![], ready: false });
+        assert_eq!(believed(&slice).endpoints, [good]);
     }
 
     prop_compose! {
@@ -187,13 +218,12 @@ mod tests {
 
     prop_compose! {
         fn any_records()(
-            parts in prop::collection::vec(
-                (0..3u64, any::<bool>(), any::<bool>(), prop::collection::vec(any_port(), 0..4)), 1..6),
+            parts in prop::collection::vec((0..3u64, any::<bool>(), prop::collection::vec(any_port(), 0..4)), 1..6),
         ) -> Vec<ExportRecord> {
-            parts.into_iter().enumerate().map(|(i, (created_s, headless, ready, ports))| ExportRecord {
-                service_type: if headless { ServiceType::Headless } else { ServiceType::ClusterIp },
-                ready,
-                ..record(&format!("c{i}"), created_s, ports)
+            parts.into_iter().enumerate().map(|(i, (created_s, headless, ports))| {
+                with(record(&format!("c{i}"), created_s, ports), |o| {
+                    o.service_type = if headless { ServiceType::Headless } else { ServiceType::ClusterIp };
+                })
             }).collect()
         }
     }
@@ -209,12 +239,14 @@ mod tests {
         #[test]
         fn names_and_numbers_are_unique_in_the_union_and_none_is_lost_without_a_rival(records in any_records()) {
             let import = merge(&records).unwrap();
-            let names: BTreeSet<_> = import.ports.iter().map(|p| &p.name).collect();
-            let numbers: BTreeSet<_> = import.ports.iter().map(|p| (p.protocol, p.port)).collect();
-            prop_assert_eq!(names.len(), import.ports.len());
-            prop_assert_eq!(numbers.len(), import.ports.len());
-            for port in records.iter().flat_map(|r| &r.ports) {
-                prop_assert!(names.contains(&port.name) || numbers.contains(&(port.protocol, port.port)));
+            let names: BTreeSet<_> = import.offer.ports.iter().map(|p| &p.name).collect();
+            let numbers: BTreeSet<_> = import.offer.ports.iter().map(|p| (p.protocol, p.port)).collect();
+            prop_assert_eq!(names.len(), import.offer.ports.len());
+            prop_assert_eq!(numbers.len(), import.offer.ports.len());
+            for record in records.iter().filter(|record| import.sources.contains_key(&record.cluster)) {
+                for port in &record.offer.ports {
+                    prop_assert!(names.contains(&port.name) || numbers.contains(&(port.protocol, port.port)));
+                }
             }
         }
     }

@@ -1,15 +1,25 @@
-//! Exports → one record a cluster → one merged import.
+//! Exports → one record a cluster, with its endpoints → one merged import.
 //!
 //! ```text
-//!  ServiceExport ┐
-//!  Service       ├─ export_record ─> ExportRecord ── broker ──> ExportRecords of all clusters ─ merge ─> Import
-//!  EndpointSlice ┘                   (one a cluster)            (of one service)                        (one a cluster)
+//!  ServiceExport ┐              ┌─ ExportRecord ─┐           ┌─ merge ─────> Import
+//!  Service       ├─ exported ──>┤                ├─ broker ──┼─ believed ──> SourceSlices of its sources
+//!  EndpointSlice ┘              └─ pack: slices ─┘           └─ conflicts ─> conditions of the ServiceExports
+//!                    (one a cluster)                (of one service, of all clusters)
 //! ```
-//! Both steps are pure functions of what exists. Every cluster merges the same records by the same rules, so all of
-//! them arrive at the same import without talking about it, whatever the order in which the records came.
+//! All steps are pure functions of what exists. Every cluster merges the same records by the same rules, so all of them
+//! arrive at the same import and see the same conflicts without talking about it, whatever the order in which the records
+//! came.
 
+mod condition;
+mod conflict;
 mod export;
+#[cfg(test)]
+mod fixtures;
 mod import;
+mod pack;
 
-pub use export::{NotExportable, export_record};
-pub use import::merge;
+pub use condition::{Published, conditions};
+pub use conflict::{Conflict, Property, conflicts};
+pub use export::{Endpoints, Exported, NotExportable, exported};
+pub use import::{believed, merge};
+pub use pack::pack;

@@ -1,12 +1,11 @@
 //! What the table says to a query.
 
 use super::name::NameError;
-use super::table::{Found, Owner, Table};
-use crate::base::Rng;
-use crate::model::ServiceKey;
-use alloc::collections::BTreeMap;
-use alloc::collections::BTreeSet;
+use super::table::{Found, HostShare, Owner, Share, Table};
+use crate::base::{ClusterId, Label, Rng};
+use crate::model::{Port, ServiceKey};
 use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -21,6 +20,10 @@ pub enum RecordKind {
     Aaaa,
     /// Text.
     Txt,
+    /// Services: host and port (RFC 2782).
+    Srv,
+    /// Name servers.
+    Ns,
     /// Start of authority.
     Soa,
     /// Any type: one of those that exist (RFC 8482).
@@ -53,14 +56,42 @@ impl Query {
 }
 
 /// What a record holds. Its owner is the name that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Data {
     /// A or AAAA.
     Address(IpAddr),
+    /// SRV.
+    Srv(Srv),
     /// TXT: the version of the MCS DNS specification that the zone follows.
     Version,
     /// SOA of the zone.
     Soa,
+    /// NS of the zone.
+    Ns,
+}
+
+/// What an SRV record holds. All have the same priority.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Srv {
+    /// Its share among the records of the answer.
+    pub weight: u16,
+    /// The port.
+    pub port: u16,
+    /// The name to ask for the address.
+    pub target: Target,
+    /// What that name gives now, of both families.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A name that SRV records point to, of the service that was asked for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Target {
+    /// `<svc>.<ns>.svc.Z`
+    Service,
+    /// `<cluster>.<svc>.<ns>.svc.Z`
+    Cluster(ClusterId),
+    /// `<host>.<cluster>.<svc>.<ns>.svc.Z`
+    Host(Label, ClusterId),
 }
 
 /// What the table says.
@@ -104,7 +135,7 @@ impl Picks {
     }
 }
 
-/// What `table` says to `query`. Only addresses of services take turns.
+/// What `table` says to `query`. Only names of services take turns.
 #[must_use]
 pub fn answer(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
     let found = table.find(&query.name);
@@ -116,20 +147,43 @@ pub fn answer(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
         Found::NotReady => Answer::NotReady,
         Found::Nothing => Answer::NoSuchName,
         Found::Between => Answer::NoData,
+        Found::Apex if query.kind == RecordKind::Ns => Answer::Records([Data::Ns].into()),
         Found::Apex => only(Data::Soa, RecordKind::Soa, query.kind),
         Found::Version => only(Data::Version, RecordKind::Txt, query.kind),
-        Found::Cluster(owner, addresses) => given(owner, addresses.is_empty(), query.kind, |kind| {
-            addresses.iter().copied().filter(family(kind)).collect()
-        }),
+        Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind)),
+        Found::Cluster(owner, cluster, share) => {
+            if owner.headless && share.addresses.is_empty() {
+                return Answer::NoSuchName;
+            }
+            if query.kind == RecordKind::Srv {
+                return services(of_cluster(owner, cluster, share, |_| true));
+            }
+            addresses(query.kind, |kind| of_family(&share.addresses, kind))
+        }
         Found::Service(service, owner) => {
-            let nothing = owner.clusters.values().all(Vec::is_empty);
-            given(owner, nothing, query.kind, |kind| {
+            if owner.headless && owner.clusters.values().all(|share| share.addresses.is_empty()) {
+                return Answer::NoSuchName;
+            }
+            if query.kind == RecordKind::Srv {
+                return services(of_service(owner, |_| true, || picks.turn(&service, RecordKind::Srv)));
+            }
+            addresses(query.kind, |kind| {
                 let candidates = candidates(owner, kind);
                 // A name that has nothing of this family takes no turn: memory is not spent on it.
                 let turn = if candidates.is_empty() { 0 } else { picks.turn(&service, kind) };
                 choose(owner, &candidates, turn)
             })
         }
+        Found::Port(_, owner, Some(cluster), port) if asks_for_services(query.kind) => services(
+            owner
+                .clusters
+                .get(&cluster)
+                .map_or_else(Vec::new, |share| of_cluster(owner, &cluster, share, |one| port.is(one))),
+        ),
+        Found::Port(service, owner, None, port) if asks_for_services(query.kind) => {
+            services(of_service(owner, |one| port.is(one), || picks.turn(&service, RecordKind::Srv)))
+        }
+        Found::Port(..) => Answer::NoData,
     }
 }
 
@@ -138,15 +192,21 @@ fn only(data: Data, of: RecordKind, asked: RecordKind) -> Answer {
     if asked == of || asked == RecordKind::Any { Answer::Records([data].into()) } else { Answer::NoData }
 }
 
-/// The answer of a name that has addresses, if `nothing` is not the case.
-fn given(owner: &Owner, nothing: bool, asked: RecordKind, mut of: impl FnMut(RecordKind) -> Vec<IpAddr>) -> Answer {
-    if nothing && owner.headless {
-        return Answer::NoSuchName;
-    }
+fn asks_for_services(kind: RecordKind) -> bool {
+    matches!(kind, RecordKind::Srv | RecordKind::Any)
+}
+
+/// The answer of a name that has addresses.
+fn addresses(asked: RecordKind, mut of: impl FnMut(RecordKind) -> Vec<IpAddr>) -> Answer {
     let addresses = match asked {
         RecordKind::A | RecordKind::Aaaa => of(asked),
         RecordKind::Any => Some(of(RecordKind::A)).filter(|v4| !v4.is_empty()).unwrap_or_else(|| of(RecordKind::Aaaa)),
-        RecordKind::Txt | RecordKind::Soa | RecordKind::Transfer | RecordKind::Other(_) => Vec::new(),
+        RecordKind::Txt
+        | RecordKind::Soa
+        | RecordKind::Srv
+        | RecordKind::Ns
+        | RecordKind::Transfer
+        | RecordKind::Other(_) => Vec::new(),
     };
     if addresses.is_empty() {
         Answer::NoData
@@ -155,33 +215,101 @@ fn given(owner: &Owner, nothing: bool, asked: RecordKind, mut of: impl FnMut(Rec
     }
 }
 
-/// The addresses of the family that may be answered, by cluster. If the own cluster is offered, it is the only one, for
-/// both families: a client must not leave it because of another family.
+/// The answer with these SRV records, each with an equal share.
+fn services(mut records: Vec<Srv>) -> Answer {
+    let weight = u16::try_from(100 / records.len().max(1)).unwrap_or(1).max(1);
+    records.iter_mut().for_each(|record| record.weight = weight);
+    if records.is_empty() { Answer::NoData } else { Answer::Records(records.into_iter().map(Data::Srv).collect()) }
+}
+
+/// The SRV records of one cluster's ports.
+fn of_cluster(owner: &Owner, cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) -> Vec<Srv> {
+    if owner.headless {
+        return of_hosts(cluster, share, wanted);
+    }
+    if share.addresses.is_empty() {
+        return Vec::new();
+    }
+    let target = Target::Cluster(cluster.clone());
+    share.ports.iter().filter(|port| wanted(port)).map(|port| srv(port, &target, &share.addresses)).collect()
+}
+
+/// The SRV records of all hosts of one cluster.
+fn of_hosts(cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) -> Vec<Srv> {
+    let mut records = Vec::new();
+    for (name, HostShare { addresses, ports }) in &share.hosts {
+        let target = Target::Host(name.clone(), cluster.clone());
+        records.extend(ports.iter().filter(|port| wanted(port)).map(|port| srv(port, &target, addresses)));
+    }
+    records
+}
+
+/// The SRV records of a service. Headless: of all hosts, another one first at each turn. Else one a port, as the import has
+/// them, with the address of a cluster that listens there: the own one, or the one whose turn it is.
+fn of_service(owner: &Owner, wanted: impl Fn(&Port) -> bool, turn: impl FnOnce() -> u64) -> Vec<Srv> {
+    if owner.headless {
+        let hosts = owner.clusters.iter().flat_map(|(cluster, share)| of_hosts(cluster, share, &wanted));
+        let mut records: Vec<Srv> = hosts.collect();
+        if !records.is_empty() {
+            let first = at(turn(), records.len());
+            records.rotate_left(first);
+        }
+        return records;
+    }
+    let offered: Vec<&Share> = chosen_from(owner).map(|(_, share)| share).collect();
+    if offered.is_empty() {
+        return Vec::new();
+    }
+    let turn = turn();
+    let mut records = Vec::new();
+    for port in owner.ports.iter().filter(|port| wanted(port)) {
+        let has =
+            |share: &&&Share| share.ports.iter().any(|one| (one.protocol, one.port) == (port.protocol, port.port));
+        let listening: Vec<&&Share> = offered.iter().filter(has).collect();
+        if let Some(share) = listening.get(at(turn, listening.len())) {
+            records.push(srv(port, &Target::Service, &share.addresses));
+        }
+    }
+    records
+}
+
+fn srv(port: &Port, target: &Target, addresses: &[IpAddr]) -> Srv {
+    Srv { weight: 0, port: port.port, target: target.clone(), addresses: addresses.to_vec() }
+}
+
+/// The clusters that may be chosen from. If the own cluster is offered, it is the only one, for both families: a client
+/// must not leave it because of another family.
+fn chosen_from(owner: &Owner) -> impl Iterator<Item = (&ClusterId, &Share)> {
+    let allowed =
+        |cluster: &ClusterId| owner.headless || owner.preferred.as_ref().is_none_or(|preferred| preferred == cluster);
+    owner.clusters.iter().filter(move |(cluster, share)| allowed(cluster) && !share.addresses.is_empty())
+}
+
+/// The addresses of the family that may be answered, by cluster.
 fn candidates(owner: &Owner, kind: RecordKind) -> Vec<Vec<IpAddr>> {
-    owner
-        .clusters
-        .iter()
-        .filter(|(cluster, _)| owner.headless || owner.preferred.as_ref().is_none_or(|preferred| preferred == *cluster))
-        .map(|(_, addresses)| addresses.iter().copied().filter(family(kind)).collect::<Vec<_>>())
-        .filter(|addresses| !addresses.is_empty())
-        .collect()
+    let of_family = chosen_from(owner).map(|(_, share)| of_family(&share.addresses, kind));
+    of_family.filter(|addresses| !addresses.is_empty()).collect()
 }
 
 /// Headless: all, each once, another one first at each turn. Else those of the cluster whose turn it is.
 fn choose(owner: &Owner, candidates: &[Vec<IpAddr>], turn: u64) -> Vec<IpAddr> {
-    let at = |len: usize| usize::try_from(turn % (len.max(1) as u64)).unwrap_or(0);
     if owner.headless {
         let mut all: Vec<IpAddr> = candidates.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let first = at(all.len());
+        let first = at(turn, all.len());
         all.rotate_left(first);
         all
     } else {
-        candidates.get(at(candidates.len())).cloned().unwrap_or_default()
+        candidates.get(at(turn, candidates.len())).cloned().unwrap_or_default()
     }
 }
 
-fn family(kind: RecordKind) -> impl Fn(&IpAddr) -> bool {
-    move |address| address.is_ipv4() == (kind == RecordKind::A)
+/// Whose turn it is among `len`.
+fn at(turn: u64, len: usize) -> usize {
+    usize::try_from(turn % (len.max(1) as u64)).unwrap_or(0)
+}
+
+fn of_family(addresses: &[IpAddr], kind: RecordKind) -> Vec<IpAddr> {
+    addresses.iter().copied().filter(|address| address.is_ipv4() == (kind == RecordKind::A)).collect()
 }
 
 impl From<RecordType> for RecordKind {
@@ -192,6 +320,8 @@ impl From<RecordType> for RecordKind {
             RecordType::AAAA => Self::Aaaa,
             RecordType::TXT => Self::Txt,
             RecordType::SOA => Self::Soa,
+            RecordType::SRV => Self::Srv,
+            RecordType::NS => Self::Ns,
             RecordType::ANY => Self::Any,
             RecordType::AXFR | RecordType::IXFR => Self::Transfer,
             other => Self::Other(other.into()),
@@ -206,6 +336,8 @@ impl From<RecordKind> for RecordType {
             RecordKind::Aaaa => Self::AAAA,
             RecordKind::Txt => Self::TXT,
             RecordKind::Soa => Self::SOA,
+            RecordKind::Srv => Self::SRV,
+            RecordKind::Ns => Self::NS,
             RecordKind::Any => Self::ANY,
             RecordKind::Transfer => Self::AXFR,
             RecordKind::Other(number) => Self::from(number),

@@ -39,7 +39,7 @@ mod table;
 mod tests;
 mod wire;
 
-pub use answer::{Answer, Data, Picks, Query, RecordKind, answer};
+pub use answer::{Answer, Data, Picks, Query, RecordKind, Srv, Target, answer};
 pub use client::{BadReply, Reading, question, reading};
 pub use name::{NameError, Zone};
 pub use table::{Contents, Table};

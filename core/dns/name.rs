@@ -1,7 +1,7 @@
 //! Names in the zone, read from right to left.
 
 use crate::base::{ClusterId, Label, LabelError};
-use crate::model::ServiceKey;
+use crate::model::{Port, Protocol, ServiceKey};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -77,40 +77,111 @@ impl Zone {
                 return Place::Elsewhere;
             }
         }
-        // Five labels at most have a meaning: more cannot name anything, so they need not be looked at.
-        let labels: Vec<&[u8]> = labels.take(6).collect();
-        let Some(labels) = labels.into_iter().map(parse).collect::<Option<Vec<Label>>>() else {
-            return Place::Unheard;
-        };
-        inside(&labels)
+        // Seven labels at most have a meaning: more cannot name anything, so they need not be looked at.
+        let labels: Vec<&[u8]> = labels.take(8).collect();
+        labels
+            .into_iter()
+            .map(parse)
+            .collect::<Option<Vec<Part>>>()
+            .and_then(|labels| inside(&labels))
+            .unwrap_or(Place::Unheard)
     }
 }
 
-/// A label as the names of services, namespaces and clusters have it; nothing else occurs in the zone.
-fn parse(label: &[u8]) -> Option<Label> {
-    let text = core::str::from_utf8(label).ok()?;
-    Label::new(&text.to_ascii_lowercase()).ok()
+/// One label inside the zone.
+enum Part {
+    /// As the names of services, namespaces, clusters and hosts have it.
+    Plain(Label),
+    /// `_x`: of the names of ports and protocols (RFC 2782).
+    Underscored(Label),
 }
 
-fn inside(from_right: &[Label]) -> Place {
-    let Some((first, rest)) = from_right.split_first() else { return Place::Apex };
-    match (first.as_str(), rest) {
-        ("dns-version", []) => Place::Version,
-        ("svc", []) => Place::Services,
-        ("svc", [namespace]) => Place::Namespace(namespace.clone()),
-        ("svc", [namespace, name, below @ ..]) => {
-            let service = ServiceKey { namespace: namespace.clone(), name: name.clone() };
-            match below {
-                [] => Place::Service(service),
-                [one] => Place::Below(service, one.clone()),
-                [right, left] => match ClusterId::new(&format!("{left}.{right}")) {
-                    Ok(cluster) => Place::Cluster(service, cluster),
-                    Err(_) => Place::Unheard,
-                },
-                _ => Place::Unheard,
+fn parse(label: &[u8]) -> Option<Part> {
+    let text = core::str::from_utf8(label).ok()?.to_ascii_lowercase();
+    match text.strip_prefix('_') {
+        Some(rest) => Label::new(rest).ok().map(Part::Underscored),
+        None => Label::new(&text).ok().map(Part::Plain),
+    }
+}
+
+/// Labels inside the zone, from the right; `None` for a shape that cannot exist.
+fn inside(from_right: &[Part]) -> Option<Place> {
+    let plain = from_right.iter().map_while(|part| match part {
+        Part::Plain(label) => Some(label),
+        Part::Underscored(_) => None,
+    });
+    let plain: Vec<&Label> = plain.collect();
+    let underscored = from_right.get(plain.len()..).unwrap_or_default();
+    let underscored: Option<Vec<&Label>> = underscored
+        .iter()
+        .map(|part| match part {
+            Part::Underscored(label) => Some(label),
+            Part::Plain(_) => None,
+        })
+        .collect();
+    let (namespace, name, below) = match (plain.as_slice(), underscored.as_deref()?) {
+        ([], []) => return Some(Place::Apex),
+        ([one], []) => {
+            return match one.as_str() {
+                "dns-version" => Some(Place::Version),
+                "svc" => Some(Place::Services),
+                "dns" => Some(Place::Servers),
+                _ => None,
+            };
+        }
+        ([dns, ns], []) if dns.as_str() == "dns" && ns.as_str() == "ns" => return Some(Place::Server),
+        ([svc, namespace], []) if svc.as_str() == "svc" => return Some(Place::Namespace((*namespace).clone())),
+        ([svc, namespace, name, below @ ..], _) if svc.as_str() == "svc" => (*namespace, *name, below),
+        _ => return None,
+    };
+    let service = ServiceKey { namespace: namespace.clone(), name: name.clone() };
+    match underscored.as_deref()? {
+        [] => below_service(service, below),
+        [protocol, port @ ..] => {
+            let cluster = match below {
+                [] => None,
+                [one] => Some(ClusterId::new(one.as_str()).ok()?),
+                [right, left] => Some(two_labels(left, right)?),
+                _ => return None,
+            };
+            let protocol = match protocol.as_str() {
+                "tcp" => Protocol::Tcp,
+                "udp" => Protocol::Udp,
+                _ => return None,
+            };
+            match port {
+                [] => Some(Place::Protocol(service, cluster, protocol)),
+                [name] => Some(Place::Port(service, cluster, PortName { name: (*name).clone(), protocol })),
+                _ => None,
             }
         }
-        _ => Place::Unheard,
+    }
+}
+
+fn below_service(service: ServiceKey, below: &[&Label]) -> Option<Place> {
+    match below {
+        [] => Some(Place::Service(service)),
+        [one] => Some(Place::Below(service, (*one).clone())),
+        [right, left] => Some(Place::TwoBelow(service, (*left).clone(), (*right).clone())),
+        [right, left, host] => Some(Place::ThreeBelow(service, (*host).clone(), two_labels(left, right)?)),
+        _ => None,
+    }
+}
+
+fn two_labels(left: &Label, right: &Label) -> Option<ClusterId> {
+    ClusterId::new(&format!("{left}.{right}")).ok()
+}
+
+/// The name of a port in SRV names: `_<name>._<protocol>`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PortName {
+    pub(super) name: Label,
+    pub(super) protocol: Protocol,
+}
+
+impl PortName {
+    pub(super) fn is(&self, port: &Port) -> bool {
+        port.name.as_ref() == Some(&self.name) && port.protocol == self.protocol
     }
 }
 
@@ -131,8 +202,18 @@ pub(super) enum Place {
     Service(ServiceKey),
     /// `<label>.<svc>.<ns>.svc.Z`: a cluster whose id is one label, or the right half of one whose id is two.
     Below(ServiceKey, Label),
-    /// `<label>.<label>.<svc>.<ns>.svc.Z`: a cluster whose id is two labels.
-    Cluster(ServiceKey, ClusterId),
+    /// `<left>.<right>.<svc>.<ns>.svc.Z`: a cluster whose id is two labels, or a host of one whose id is one.
+    TwoBelow(ServiceKey, Label, Label),
+    /// `<host>.<label>.<label>.<svc>.<ns>.svc.Z`: a host of a cluster whose id is two labels.
+    ThreeBelow(ServiceKey, Label, ClusterId),
+    /// `_<protocol>.[<cluster>.]<svc>.<ns>.svc.Z`
+    Protocol(ServiceKey, Option<ClusterId>, Protocol),
+    /// `_<port>._<protocol>.[<cluster>.]<svc>.<ns>.svc.Z`
+    Port(ServiceKey, Option<ClusterId>, PortName),
+    /// `dns.Z`
+    Servers,
+    /// `ns.dns.Z`: who answers.
+    Server,
     /// In the zone, but of no shape that can exist.
     Unheard,
 }
@@ -213,15 +294,38 @@ mod tests {
         assert_eq!(place("shop.svc.clusterset.local."), Place::Namespace(web().namespace));
         assert_eq!(place("WEB.Shop.svc.clusterset.local."), Place::Service(web()));
         assert_eq!(place("east.web.shop.svc.clusterset.local."), Place::Below(web(), Label::new("east").unwrap()));
+        let label = |text: &str| Label::new(text).unwrap();
+        let east_eu = || ClusterId::new("east.eu").unwrap();
+        let two = Place::TwoBelow(web(), label("db-0"), label("east"));
+        assert_eq!(place("db-0.east.web.shop.svc.clusterset.local."), two);
+        let three = Place::ThreeBelow(web(), label("db-0"), east_eu());
+        assert_eq!(place("db-0.east.eu.web.shop.svc.clusterset.local."), three);
+        assert_eq!(place("_TCP.web.shop.svc.clusterset.local."), Place::Protocol(web(), None, Protocol::Tcp));
+        let http = || PortName { name: label("http"), protocol: Protocol::Tcp };
+        assert_eq!(place("_http._tcp.web.shop.svc.clusterset.local."), Place::Port(web(), None, http()));
         assert_eq!(
-            place("east.eu.web.shop.svc.clusterset.local."),
-            Place::Cluster(web(), ClusterId::new("east.eu").unwrap())
+            place("_http._tcp.east.eu.web.shop.svc.clusterset.local."),
+            Place::Port(web(), Some(east_eu()), http())
         );
     }
 
     #[test]
     fn other_shapes_cannot_exist() {
-        for name in ["pod.", "web.shop.pod.", "a.b.c.web.shop.svc.", "_http._tcp.web.shop.svc.", "x.dns-version."] {
+        for name in [
+            "pod.",
+            "web.shop.pod.",
+            "a.b.c.d.web.shop.svc.",
+            "_x._http._tcp.web.shop.svc.",
+            "_http._sctp.web.shop.svc.",
+            "_tcp.shop.svc.",
+            "_http.x._tcp.web.shop.svc.",
+            "a._http._tcp.web.shop.svc.",
+            "_._tcp.web.shop.svc.",
+            "_http._tcp.a.b.c.web.shop.svc.",
+            "x.dns-version.",
+            "x.dns.",
+            "x.ns.dns.",
+        ] {
             assert_eq!(place(&alloc::format!("{name}clusterset.local.")), Place::Unheard, "{name}");
         }
     }

@@ -1,10 +1,11 @@
 //! Everything that answers follow from.
 
-use super::name::{Place, Zone};
+use super::name::{Place, PortName, Zone};
 use crate::base::{ClusterId, Label};
-use crate::model::{Import, Reach, ServiceKey, ServiceType};
-use alloc::collections::BTreeMap;
-use alloc::collections::BTreeSet;
+use crate::model::{Import, Port, Reach, ServiceKey, ServiceType, SourceSlice};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 /// What a table is built from.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Contents<'a, I> {
+pub struct Contents<'a, I, S> {
     /// The domain.
     pub zone: &'a Zone,
     /// How long an answer may be cached, in whole seconds (the rest is cut). 5 s is usual.
@@ -23,6 +24,8 @@ pub struct Contents<'a, I> {
     pub local: &'a ClusterId,
     /// What there is.
     pub imports: I,
+    /// Where it is found: slices of services that are not imported, or of clusters that are no sources, say nothing.
+    pub slices: S,
     /// What is known of the way to other clusters; those that are not named are [`Reach::Unknown`].
     pub reach: &'a BTreeMap<ClusterId, Reach>,
     /// Whether all views were complete once.
@@ -48,8 +51,28 @@ pub(super) struct Owner {
     pub(super) headless: bool,
     /// The own cluster, if it is offered.
     pub(super) preferred: Option<ClusterId>,
+    /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
+    pub(super) ports: BTreeSet<Port>,
     /// All exporting clusters. Those that are not offered have no addresses here.
-    pub(super) clusters: BTreeMap<ClusterId, Vec<IpAddr>>,
+    pub(super) clusters: BTreeMap<ClusterId, Share>,
+}
+
+/// What one cluster has of a service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct Share {
+    /// Ready, each once, sorted.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Where the addresses are listened at; of a headless service, of each host.
+    pub(super) ports: BTreeSet<Port>,
+    /// Ready endpoints of a headless service by host name.
+    pub(super) hosts: BTreeMap<Label, HostShare>,
+}
+
+/// One host of a headless service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct HostShare {
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) ports: BTreeSet<Port>,
 }
 
 /// What a name stands for.
@@ -62,38 +85,53 @@ pub(super) enum Found<'a> {
     /// It has nothing of its own, but there are names below it.
     Between,
     Service(ServiceKey, &'a Owner),
-    Cluster(&'a Owner, &'a [IpAddr]),
+    /// What one cluster has.
+    Cluster(&'a Owner, &'a ClusterId, &'a Share),
+    /// One host of a headless service.
+    Host(&'a HostShare),
+    /// One port, of all clusters or of one.
+    Port(ServiceKey, &'a Owner, Option<ClusterId>, PortName),
     Nothing,
 }
 
 impl Table {
     /// The table that follows from `contents`.
     #[must_use]
-    pub fn build<'a>(contents: Contents<'_, impl IntoIterator<Item = &'a Import>>) -> Self {
-        let Contents { zone, ttl, local, imports, reach, synced, serial } = contents;
+    pub fn build<'a>(
+        contents: Contents<'_, impl IntoIterator<Item = &'a Import>, impl IntoIterator<Item = &'a SourceSlice>>,
+    ) -> Self {
+        let Contents { zone, ttl, local, imports, slices, reach, synced, serial } = contents;
+        let mut by_service: BTreeMap<&ServiceKey, Vec<&SourceSlice>> = BTreeMap::new();
+        for slice in slices {
+            by_service.entry(&slice.key).or_default().push(slice);
+        }
         let mut services: BTreeMap<Label, BTreeMap<Label, Arc<Owner>>> = BTreeMap::new();
         for import in imports {
             let ServiceKey { namespace, name } = import.key.clone();
-            services.entry(namespace).or_default().insert(name, Arc::new(Owner::of(import, local, reach)));
+            let slices = by_service.get(&import.key).into_iter().flatten().copied();
+            services.entry(namespace).or_default().insert(name, Arc::new(Owner::of(import, slices, local, reach)));
         }
         let ttl_s = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         Self { zone: zone.clone(), ttl_s, serial, synced, services }
     }
 
-    /// This table with `service` as `import` has it, or without it. All else is shared. `local` and `reach` as in
-    /// [`Contents`].
+    /// This table with `service` as `import` and `slices` have it, or without it. All else is shared. `local` and `reach`
+    /// as in [`Contents`].
     #[must_use]
-    pub fn with_service(
+    pub fn with_service<'a>(
         &self,
         service: &ServiceKey,
         import: Option<&Import>,
+        slices: impl IntoIterator<Item = &'a SourceSlice>,
         local: &ClusterId,
         reach: &BTreeMap<ClusterId, Reach>,
     ) -> Self {
         let mut table = self.clone();
         let in_namespace = table.services.entry(service.namespace.clone()).or_default();
         match import {
-            Some(import) => in_namespace.insert(service.name.clone(), Arc::new(Owner::of(import, local, reach))),
+            Some(import) => {
+                in_namespace.insert(service.name.clone(), Arc::new(Owner::of(import, slices, local, reach)))
+            }
             None => in_namespace.remove(&service.name),
         };
         if in_namespace.is_empty() {
@@ -153,8 +191,8 @@ impl Table {
 
     /// The addresses that `service` may be answered with now, by cluster; empty for clusters that are not offered.
     #[must_use]
-    pub fn offered(&self, service: &ServiceKey) -> Option<&BTreeMap<ClusterId, Vec<IpAddr>>> {
-        self.owner(service).map(|owner| &owner.clusters)
+    pub fn offered(&self, service: &ServiceKey) -> Option<impl Iterator<Item = (&ClusterId, &[IpAddr])>> {
+        self.owner(service).map(|owner| owner.clusters.iter().map(|(id, share)| (id, share.addresses.as_slice())))
     }
 
     fn owner(&self, service: &ServiceKey) -> Option<&Owner> {
@@ -168,34 +206,54 @@ impl Table {
             _ if !self.synced => Found::NotReady,
             Place::Apex => Found::Apex,
             Place::Version => Found::Version,
-            Place::Services => Found::Between,
+            Place::Services | Place::Servers | Place::Server => Found::Between,
             Place::Namespace(namespace) if self.services.contains_key(&namespace) => Found::Between,
             Place::Service(service) => match self.owner(&service) {
                 Some(owner) => Found::Service(service, owner),
                 None => Found::Nothing,
             },
             Place::Below(service, label) => self.owner(&service).map_or(Found::Nothing, |owner| owner.below(&label)),
-            Place::Cluster(service, cluster) => {
-                self.owner(&service).and_then(|owner| owner.cluster(&cluster)).unwrap_or(Found::Nothing)
+            Place::TwoBelow(service, left, right) => {
+                self.owner(&service).map_or(Found::Nothing, |owner| owner.two_below(&left, &right))
             }
+            Place::ThreeBelow(service, host, cluster) => {
+                let share = self.owner(&service).and_then(|owner| owner.clusters.get(&cluster));
+                share.map_or(Found::Nothing, |share| share.host(&host))
+            }
+            Place::Protocol(service, cluster, protocol) => self.owner(&service).map_or(Found::Nothing, |owner| {
+                let below = owner.has_port(cluster.as_ref(), |port| port.name.is_some() && port.protocol == protocol);
+                if below { Found::Between } else { Found::Nothing }
+            }),
+            Place::Port(service, cluster, port) => match self.owner(&service) {
+                Some(owner) if owner.has_port(cluster.as_ref(), |one| port.is(one)) => {
+                    Found::Port(service, owner, cluster, port)
+                }
+                Some(_) | None => Found::Nothing,
+            },
             Place::Namespace(_) | Place::Unheard => Found::Nothing,
         }
     }
 }
 
 impl Owner {
-    fn of(import: &Import, local: &ClusterId, reach: &BTreeMap<ClusterId, Reach>) -> Self {
+    fn of<'a>(
+        import: &Import,
+        slices: impl IntoIterator<Item = &'a SourceSlice>,
+        local: &ClusterId,
+        reach: &BTreeMap<ClusterId, Reach>,
+    ) -> Self {
         let lost = |cluster: &ClusterId| cluster != local && reach.get(cluster) == Some(&Reach::Lost);
-        let clusters: BTreeMap<ClusterId, Vec<IpAddr>> = import
-            .sources
-            .iter()
-            .map(|(cluster, source)| {
-                let offered = source.ready && !lost(cluster);
-                (cluster.clone(), if offered { each_once(&source.addresses) } else { Vec::new() })
-            })
-            .collect();
-        let preferred = clusters.get(local).is_some_and(|addresses| !addresses.is_empty()).then(|| local.clone());
-        Self { headless: import.service_type == ServiceType::Headless, preferred, clusters }
+        let headless = import.offer.service_type == ServiceType::Headless;
+        let mut clusters: BTreeMap<ClusterId, Share> =
+            import.sources.keys().map(|cluster| (cluster.clone(), Share::default())).collect();
+        for slice in slices {
+            if let Some(share) = clusters.get_mut(&slice.cluster) {
+                share.add(slice, headless, !lost(&slice.cluster));
+            }
+        }
+        clusters.values_mut().for_each(Share::sort);
+        let preferred = clusters.get(local).is_some_and(|share| !share.addresses.is_empty()).then(|| local.clone());
+        Self { headless, preferred, ports: import.offer.ports.clone(), clusters }
     }
 
     /// A cluster whose id is `label`, or the right half of ids that exist.
@@ -207,12 +265,68 @@ impl Owner {
         if self.clusters.keys().any(half) { Found::Between } else { Found::Nothing }
     }
 
+    /// A cluster whose id is of two labels, or a host of one whose id is one.
+    fn two_below(&self, left: &Label, right: &Label) -> Found<'_> {
+        let both = ClusterId::new(&format!("{left}.{right}")).ok();
+        if let Some(found) = both.and_then(|cluster| self.cluster(&cluster)) {
+            return found;
+        }
+        let share = ClusterId::new(right.as_str()).ok().and_then(|cluster| self.clusters.get(&cluster));
+        share.map_or(Found::Nothing, |share| share.host(left))
+    }
+
     fn cluster(&self, cluster: &ClusterId) -> Option<Found<'_>> {
-        self.clusters.get(cluster).map(|addresses| Found::Cluster(self, addresses))
+        self.clusters.get_key_value(cluster).map(|(id, share)| Found::Cluster(self, id, share))
+    }
+
+    /// Whether what is found at `cluster`, or anywhere, listens at such a port.
+    fn has_port(&self, cluster: Option<&ClusterId>, is: impl Fn(&Port) -> bool) -> bool {
+        let at = |(id, _): &(&ClusterId, &Share)| cluster.is_none_or(|cluster| cluster == *id);
+        self.clusters.iter().filter(at).any(|(_, share)| share.ports.iter().any(&is))
     }
 }
 
-fn each_once(addresses: &[IpAddr]) -> Vec<IpAddr> {
-    let mut seen = BTreeSet::new();
-    addresses.iter().copied().filter(|address| seen.insert(*address)).collect()
+impl Share {
+    /// Adds what is ready, if the cluster is `offered`. The ports of a cluster IP are there, whether anything is ready or
+    /// not.
+    fn add(&mut self, slice: &SourceSlice, headless: bool, offered: bool) {
+        let ready = || slice.endpoints.iter().filter(|endpoint| endpoint.ready && offered);
+        if !headless || ready().next().is_some() {
+            self.ports.extend(slice.ports.iter().cloned());
+        }
+        self.addresses.extend(ready().map(|endpoint| endpoint.address));
+        for endpoint in ready().filter(|_| headless) {
+            let name = endpoint.hostname.clone().or_else(|| system_name(endpoint.address));
+            if let Some(name) = name {
+                let host = self.hosts.entry(name).or_default();
+                host.addresses.push(endpoint.address);
+                host.ports.extend(slice.ports.iter().cloned());
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        for addresses in core::iter::once(&mut self.addresses).chain(self.hosts.values_mut().map(|h| &mut h.addresses))
+        {
+            addresses.sort_unstable();
+            addresses.dedup();
+            addresses.shrink_to_fit();
+        }
+    }
+
+    fn host(&self, name: &Label) -> Found<'_> {
+        self.hosts.get(name).map_or(Found::Nothing, Found::Host)
+    }
+}
+
+/// The name of an endpoint that has none of its own: its address, with dashes (as CoreDNS does).
+fn system_name(address: IpAddr) -> Option<Label> {
+    let mut text = address.to_string().replace(['.', ':'], "-");
+    if text.ends_with('-') {
+        text.push('0');
+    }
+    if text.starts_with('-') {
+        text.insert(0, '0');
+    }
+    Label::new(&text).ok()
 }

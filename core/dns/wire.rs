@@ -3,8 +3,10 @@
 //! What is not worth a reply gets none; what cannot be understood gets a header that says so. Work is bounded by the
 //! length of the request: nothing is allocated by counts that it claims.
 
-use super::answer::{Answer, Data, Picks, Query, RecordKind, answer};
+use super::answer::{Answer, Data, Picks, Query, RecordKind, Target, answer};
 use super::table::Table;
+use crate::base::ClusterId;
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,7 +14,7 @@ use hickory_proto::ProtoError;
 use hickory_proto::op::{
     self, Edns, Header, HeaderCounts, Message, MessageType, Metadata, OpCode, ResponseCode, emit_message_parts,
 };
-use hickory_proto::rr::rdata::{A, AAAA, SOA, TXT};
+use hickory_proto::rr::rdata::{A, AAAA, NS, SOA, SRV, TXT};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, BinEncoder};
 
@@ -135,39 +137,79 @@ fn fill(
     match said {
         Answer::Records(records) => {
             reply.metadata.authoritative = true;
-            reply.answers =
-                records.iter().map(|data| record(table, &query.name, *data)).collect::<Result<_, ProtoError>>()?;
+            // A host name of a pod can make the name of a target too long to exist: that record is left out.
+            reply.answers = records.iter().filter_map(|data| record(table, &query.name, data).ok()).collect();
+            reply.additionals = additionals(table, &query.name, &records);
         }
         Answer::NoData | Answer::NoSuchName => {
             reply.metadata.authoritative = true;
             // The asker's own letters, so that it compresses into the question.
             let zone = query.name.trim_to(table.zone().labels().len());
-            reply.authorities.push(record(table, &zone, Data::Soa)?);
+            reply.authorities.push(record(table, &zone, &Data::Soa)?);
         }
         Answer::NotReady | Answer::Refused => {}
     }
     Ok(())
 }
 
-fn record(table: &Table, owner: &Name, data: Data) -> Result<Record, ProtoError> {
+fn record(table: &Table, owner: &Name, data: &Data) -> Result<Record, ProtoError> {
     let (ttl_s, data) = match data {
-        Data::Address(IpAddr::V4(address)) => (table.ttl_s(), RData::A(A(address))),
-        Data::Address(IpAddr::V6(address)) => (table.ttl_s(), RData::AAAA(AAAA(address))),
+        Data::Address(IpAddr::V4(address)) => (table.ttl_s(), RData::A(A(*address))),
+        Data::Address(IpAddr::V6(address)) => (table.ttl_s(), RData::AAAA(AAAA(*address))),
+        Data::Srv(srv) => {
+            let target = target_name(table, owner, &srv.target)?;
+            (table.ttl_s(), RData::SRV(SRV::new(0, srv.weight, srv.port, target)))
+        }
         Data::Version => (SCHEMA_TTL_S, RData::TXT(TXT::new([SCHEMA.to_string()].into()))),
         Data::Soa => (table.negative_ttl_s(), RData::SOA(soa(table, owner)?)),
+        Data::Ns => (table.ttl_s(), RData::NS(NS(server(owner)?))),
     };
     Ok(Record::from_rdata(owner.clone(), ttl_s, data))
 }
 
-/// Refresh, retry and expire are for secondaries, which there are none of; the values are CoreDNS's.
-fn soa(table: &Table, zone: &Name) -> Result<SOA, ProtoError> {
-    let server = zone.prepend_label("dns")?.prepend_label("ns")?;
-    let mail = zone.prepend_label("hostmaster")?;
-    Ok(SOA::new(server, mail, table.serial(), 7_200, 1_800, 86_400, table.negative_ttl_s()))
+/// The name that `target` stands for, of the service whose name `asked` is below or is, in the asker's own letters.
+fn target_name(table: &Table, asked: &Name, target: &Target) -> Result<Name, ProtoError> {
+    // <svc>.<ns>.svc, and the zone.
+    let service = asked.trim_to(table.zone().labels().len() + 3);
+    let of_cluster = |cluster: &ClusterId| {
+        cluster.as_str().rsplit('.').try_fold(service.clone(), |name, label| name.prepend_label(label))
+    };
+    match target {
+        Target::Service => Ok(service),
+        Target::Cluster(cluster) => of_cluster(cluster),
+        Target::Host(host, cluster) => of_cluster(cluster)?.prepend_label(host.as_str()),
+    }
 }
 
-/// Encodes within `limit` octets. If it does not fit, as many whole records as do go along, and TC says that there are
-/// more (RFC 2181 9).
+/// The addresses that the targets of SRV records have, each target once.
+fn additionals(table: &Table, asked: &Name, records: &[Data]) -> Vec<Record> {
+    let mut targets: BTreeMap<&Target, &[IpAddr]> = BTreeMap::new();
+    for data in records {
+        if let Data::Srv(srv) = data {
+            targets.entry(&srv.target).or_insert(&srv.addresses);
+        }
+    }
+    let of_target = |(target, addresses): (&Target, &[IpAddr])| {
+        let name = target_name(table, asked, target).ok()?;
+        let of_name = |address: &IpAddr| record(table, &name, &Data::Address(*address)).ok();
+        Some(addresses.iter().filter_map(of_name).collect::<Vec<_>>())
+    };
+    targets.into_iter().filter_map(of_target).flatten().collect()
+}
+
+/// The name of the server: nobody needs to reach it by that.
+fn server(zone: &Name) -> Result<Name, ProtoError> {
+    zone.prepend_label("dns")?.prepend_label("ns")
+}
+
+/// Refresh, retry and expire are for secondaries, which there are none of; the values are CoreDNS's.
+fn soa(table: &Table, zone: &Name) -> Result<SOA, ProtoError> {
+    let mail = zone.prepend_label("hostmaster")?;
+    Ok(SOA::new(server(zone)?, mail, table.serial(), 7_200, 1_800, 86_400, table.negative_ttl_s()))
+}
+
+/// Encodes within `limit` octets. What does not fit is left out in whole records: additional ones silently, and if that is
+/// not enough, answers, with TC to say that there are more (RFC 2181 9).
 fn encode(mut reply: Message, limit: u16) -> Result<Vec<u8>, ProtoError> {
     let (bytes, counts, complete) = encode_some(&reply, limit)?;
     if complete {
@@ -177,9 +219,12 @@ fn encode(mut reply: Message, limit: u16) -> Result<Vec<u8>, ProtoError> {
     let edns = reply.edns.take();
     let room = if edns.is_some() { limit.saturating_sub(OPT_OCTETS) } else { limit };
     let counts = if edns.is_some() { encode_some(&reply, room)?.1 } else { counts };
-    reply.answers.truncate(counts.answers.into());
-    reply.authorities.truncate(counts.authorities.into());
-    reply.metadata.truncation = true;
+    let (answers, authorities) = (usize::from(counts.answers), usize::from(counts.authorities));
+    reply.metadata.truncation = answers < reply.answers.len() || authorities < reply.authorities.len();
+    reply.answers.truncate(answers);
+    reply.authorities.truncate(authorities);
+    let additionals = if reply.metadata.truncation { 0 } else { counts.additionals.into() };
+    reply.additionals.truncate(additionals);
     reply.edns = edns;
     reply.to_vec()
 }
@@ -194,7 +239,7 @@ fn encode_some(reply: &Message, limit: u16) -> Result<(Vec<u8>, HeaderCounts, bo
         &mut reply.queries.iter(),
         &mut reply.answers.iter(),
         &mut reply.authorities.iter(),
-        &mut core::iter::empty::<&Record>(),
+        &mut reply.additionals.iter(),
         reply.edns.as_ref(),
         None,
         &mut encoder,

@@ -26,6 +26,8 @@ impl fmt::Display for Api {
 /// The kinds of [`Object`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
+    /// [`super::Namespace`]
+    Namespace,
     /// [`super::Node`]
     Node,
     /// [`super::Service`]
@@ -46,8 +48,12 @@ pub enum Kind {
     Candidates,
     /// [`super::ExportRecord`]
     ExportRecord,
+    /// [`super::ExportSummary`]
+    ExportSummary,
     /// [`super::Import`]
     Import,
+    /// [`super::SourceSlice`]
+    SourceSlice,
 }
 
 impl Kind {
@@ -55,14 +61,16 @@ impl Kind {
     #[must_use]
     pub const fn is_the_clusters_own(self) -> bool {
         match self {
-            Self::Node | Self::Service | Self::EndpointSlice | Self::ServiceExport => true,
+            Self::Namespace | Self::Node | Self::Service | Self::EndpointSlice | Self::ServiceExport => true,
             Self::Lease
             | Self::Gateway
             | Self::Cluster
             | Self::Endpoint
             | Self::Candidates
             | Self::ExportRecord
-            | Self::Import => false,
+            | Self::ExportSummary
+            | Self::Import
+            | Self::SourceSlice => false,
         }
     }
 }
@@ -78,7 +86,8 @@ impl fmt::Display for Kind {
 pub struct Key {
     /// Kind.
     pub kind: Kind,
-    /// Namespace: the service's for service objects, else empty: the API seam puts Tombolo's own namespace there.
+    /// Namespace: the service's for service objects, else empty: the API seam puts Tombolo's own namespace there. (At the
+    /// broker it does so for all.)
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,

@@ -2,20 +2,25 @@
 //!
 //! | object | stands for | where |
 //! |---|---|---|
-//! | [`Node`], [`Service`], [`EndpointSlice`], [`ServiceExport`] | what a cluster has without us | its own API |
+//! | [`Namespace`], [`Node`], [`Service`], [`EndpointSlice`], [`ServiceExport`] | what a cluster has without us | its own API |
 //! | [`Lease`] | who announces for a cluster | its own API |
 //! | [`Gateway`] | one candidate's own card: key, address, what it reaches | its own API |
 //! | [`ClusterRecord`], [`Endpoint`], [`Candidates`] | what a cluster tells the others | its API, the broker, copies in all others |
 //! | [`ExportRecord`] | one cluster's export of one service | the broker |
+//! | [`ExportSummary`] | that one cluster's exports are all there | the broker |
+//! | [`SourceSlice`] | the endpoints of one cluster's export | the broker, and the API of each importing cluster |
 //! | [`Import`] | one service of the clusterset, merged | the API of each importing cluster |
 
 mod api;
 mod object;
 mod records;
+mod services;
 
 pub use api::{Api, ApiError, Key, Kind, Version, WatchEvent, Write};
 pub use object::Object;
-pub use records::{
-    Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord,
-    Gateway, Import, Lease, Node, Port, Protocol, Reach, Service, ServiceExport, ServiceKey, ServiceType, Source,
+pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
+pub use services::{
+    Backend, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
+    InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServiceKey, ServicePort,
+    ServiceType, SessionAffinity, SourceEndpoint, SourceSlice, TargetPort,
 };

@@ -1,9 +1,10 @@
 //! Any object, and its identity.
 
 use super::{
-    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, Gateway, Import, Key, Kind, Lease, Node, Service,
-    ServiceExport,
+    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Gateway, Import, Key, Kind, Lease,
+    Namespace, Node, Service, ServiceExport, SourceSlice,
 };
+use crate::base::hash::{fnv1a, mix};
 use crate::base::{ClusterId, Epoch};
 use alloc::format;
 use alloc::sync::Arc;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each variant is documented by its type")]
 pub enum Object {
+    Namespace(Namespace),
     Node(Node),
     Service(Service),
     EndpointSlice(EndpointSlice),
@@ -23,7 +25,9 @@ pub enum Object {
     Endpoint(Endpoint),
     Candidates(Candidates),
     ExportRecord(ExportRecord),
+    ExportSummary(ExportSummary),
     Import(Import),
+    SourceSlice(SourceSlice),
 }
 
 impl Object {
@@ -31,6 +35,7 @@ impl Object {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Namespace(_) => Kind::Namespace,
             Self::Node(_) => Kind::Node,
             Self::Service(_) => Kind::Service,
             Self::EndpointSlice(_) => Kind::EndpointSlice,
@@ -41,14 +46,31 @@ impl Object {
             Self::Endpoint(_) => Kind::Endpoint,
             Self::Candidates(_) => Kind::Candidates,
             Self::ExportRecord(_) => Kind::ExportRecord,
+            Self::ExportSummary(_) => Kind::ExportSummary,
             Self::Import(_) => Kind::Import,
+            Self::SourceSlice(_) => Kind::SourceSlice,
         }
     }
 
     /// The cluster that has it at the broker: whose announcement it is, or whose export. `None` if it is neither.
     #[must_use]
     pub fn cluster(&self) -> Option<&ClusterId> {
-        if let Self::ExportRecord(record) = self { Some(&record.cluster) } else { Some(self.announced()?.0) }
+        match self {
+            Self::ExportRecord(record) => Some(&record.cluster),
+            Self::ExportSummary(summary) => Some(&summary.cluster),
+            Self::SourceSlice(slice) => Some(&slice.cluster),
+            Self::Cluster(_)
+            | Self::Endpoint(_)
+            | Self::Candidates(_)
+            | Self::Namespace(_)
+            | Self::Node(_)
+            | Self::Service(_)
+            | Self::EndpointSlice(_)
+            | Self::ServiceExport(_)
+            | Self::Lease(_)
+            | Self::Gateway(_)
+            | Self::Import(_) => Some(self.announced()?.0),
+        }
     }
 
     /// Whose announcement it is, and of which term. `None` if it is none.
@@ -58,14 +80,17 @@ impl Object {
             Self::Cluster(o) => Some((&o.cluster, o.epoch)),
             Self::Endpoint(o) => Some((&o.cluster, o.epoch)),
             Self::Candidates(o) => Some((&o.cluster, o.epoch)),
-            Self::Node(_)
+            Self::Namespace(_)
+            | Self::Node(_)
             | Self::Service(_)
             | Self::EndpointSlice(_)
             | Self::ServiceExport(_)
             | Self::Lease(_)
             | Self::Gateway(_)
             | Self::ExportRecord(_)
-            | Self::Import(_) => None,
+            | Self::ExportSummary(_)
+            | Self::Import(_)
+            | Self::SourceSlice(_) => None,
         }
     }
 
@@ -74,6 +99,7 @@ impl Object {
     pub fn key(&self) -> Key {
         let none: Arc<str> = "".into();
         let (namespace, name): (Arc<str>, Arc<str>) = match self {
+            Self::Namespace(o) => (none, o.name.as_str().into()),
             Self::Node(o) => (none, o.name.as_str().into()),
             Self::Service(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
             Self::EndpointSlice(o) => (o.namespace.as_str().into(), o.name.as_str().into()),
@@ -83,9 +109,19 @@ impl Object {
             Self::Cluster(o) => (none, o.cluster.as_str().into()),
             Self::Endpoint(o) => (none, format!("{}-{}", o.cluster, o.cable_name).into()),
             Self::Candidates(o) => (none, o.cluster.as_str().into()),
+            Self::ExportSummary(o) => (none, o.cluster.as_str().into()),
             Self::ExportRecord(o) => (none, format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into()),
             Self::Import(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
+            Self::SourceSlice(o) => (o.key.namespace.as_str().into(), name_of_slice(o).into()),
         };
         Key { kind: self.kind(), namespace, name }
     }
+}
+
+/// Unique in the clusterset, since the broker has the slices of all namespaces and clusters in one place; no more is to be
+/// read from it (B66).
+fn name_of_slice(slice: &SourceSlice) -> alloc::string::String {
+    let SourceSlice { cluster, key, family, number, endpoints: _, ports: _ } = slice;
+    let full = format!("{cluster}/{}/{}/{family}/{number}", key.namespace, key.name);
+    format!("{}-{:016x}", key.name, mix(fnv1a(full.as_bytes())))
 }

@@ -1,70 +1,13 @@
-//! The objects' fields.
+//! Clusters: their nodes, their gateways, and what they tell each other about these.
 
-use crate::base::{Cidr, ClusterId, Epoch, Label, NodeName, Slot, Wall};
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::base::{Cidr, ClusterId, Epoch, NodeName, Slot, Wall};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
-
-/// A service by its full name within one cluster (or, by namespace sameness, within the clusterset).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct ServiceKey {
-    /// Namespace.
-    pub namespace: Label,
-    /// Name.
-    pub name: Label,
-}
-
-impl fmt::Display for ServiceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// Transport protocol of a service port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Protocol {
-    /// TCP, IP protocol 6.
-    Tcp,
-    /// UDP, IP protocol 17.
-    Udp,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        })
-    }
-}
-
-/// One port of a service.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Port {
-    /// Its name; may be absent only where the service has one port.
-    pub name: Option<Label>,
-    /// Its protocol.
-    pub protocol: Protocol,
-    /// The port clients use.
-    pub port: u16,
-    /// The port the pods listen on.
-    pub target: u16,
-}
-
-/// What the routes of a clusterset are made of, and how a service is reached.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum ServiceType {
-    /// Has a cluster IP.
-    ClusterIp,
-    /// `clusterIP: None`: names give the pods' addresses.
-    Headless,
-    /// An alias of an outside name; cannot be exported.
-    ExternalName,
-}
 
 /// A node of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -79,54 +22,6 @@ pub struct Node {
     pub pod_ranges: Vec<Cidr>,
     /// Label `submariner.io/gateway=true`: may be a gateway (R27).
     pub gateway: bool,
-}
-
-/// A service as its cluster has it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Service {
-    /// Namespace and name.
-    pub key: ServiceKey,
-    /// Type.
-    pub service_type: ServiceType,
-    /// `spec.clusterIPs`; empty if headless.
-    pub cluster_ips: Vec<IpAddr>,
-    /// Ports.
-    pub ports: Vec<Port>,
-    /// `sessionAffinity: ClientIP`.
-    pub client_ip_affinity: bool,
-}
-
-/// One backend of a service.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Backend {
-    /// Pod address.
-    pub address: IpAddr,
-    /// Node it runs on, if known.
-    pub node: Option<NodeName>,
-    /// `conditions.ready`, true if absent.
-    pub ready: bool,
-}
-
-/// Backends of one service, one address family.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct EndpointSlice {
-    /// Namespace of the slice and its service.
-    pub namespace: Label,
-    /// Name of the slice.
-    pub name: String,
-    /// Label `kubernetes.io/service-name`.
-    pub service: Label,
-    /// The backends.
-    pub backends: Vec<Backend>,
-}
-
-/// The wish to export the service of the same name (MCS API).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ServiceExport {
-    /// Namespace and name of the export and of its service.
-    pub key: ServiceKey,
-    /// `metadata.creationTimestamp`: the oldest export wins conflicts.
-    pub created: Wall,
 }
 
 /// The lock that elects who announces for a cluster (`coordination.k8s.io/v1` Lease).
@@ -272,45 +167,4 @@ pub struct Candidates {
     pub epoch: Epoch,
     /// By rank. A slot given to another node gets another key.
     pub by_slot: BTreeMap<Slot, Candidate>,
-}
-
-/// One cluster's export of one service (`tombolo.dev`, name `<cluster>.<service>.<namespace>`).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ExportRecord {
-    /// The exporting cluster.
-    pub cluster: ClusterId,
-    /// What it exports.
-    pub key: ServiceKey,
-    /// Type.
-    pub service_type: ServiceType,
-    /// Ports.
-    pub ports: Vec<Port>,
-    /// Cluster IPs (global ones with GlobalNet).
-    pub addresses: Vec<IpAddr>,
-    /// Whether a backend is ready.
-    pub ready: bool,
-    /// Creation of the ServiceExport.
-    pub created: Wall,
-}
-
-/// One exporting cluster, as an import shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Source {
-    /// Addresses to answer with.
-    pub addresses: Vec<IpAddr>,
-    /// Whether a backend is ready there.
-    pub ready: bool,
-}
-
-/// A service of the clusterset in an importing cluster (MCS ServiceImport).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Import {
-    /// Namespace and name.
-    pub key: ServiceKey,
-    /// Type after the merge.
-    pub service_type: ServiceType,
-    /// Ports after the merge.
-    pub ports: BTreeSet<Port>,
-    /// Exporting clusters.
-    pub sources: BTreeMap<ClusterId, Source>,
 }

@@ -1,48 +1,38 @@
 //! The discovery daemon, one a cluster: publishes what the cluster exports, and imports what the clusterset offers.
 //!
 //! ```text
-//!  own API                                   broker
-//!  ServiceExport, Service, EndpointSlice ──> ExportRecord of this cluster
-//!  Import <────────────────────────────────  ExportRecords of all clusters
+//!  own API                                          broker
+//!  ServiceExport, Service, EndpointSlice ─────────> ExportRecord, SourceSlices of this cluster, its ExportSummary
+//!  conditions of the ServiceExports, Imports and
+//!  their SourceSlices, where the namespace exists <─ those of all clusters
 //! ```
 //! Both arrows are level-triggered: whatever happens, the services it touches are judged anew by what all views show
 //! together, and the writer makes the APIs show the result. A judgement that takes something away needs views that are
 //! complete: an own record goes only when all of the own cluster's listings were complete, and an import changes only
-//! when the broker's was. An unreachable broker therefore withdraws nothing; its view stays as it was. A record that a
-//! listing does not show any more, without a deletion seen, stays in the import until that has lasted, and for as long as
-//! its cluster has not even a Cluster record there: a broker that lost its data takes nothing away ([`Index::believe`]).
+//! when the broker's were. An unreachable broker therefore withdraws nothing; its view stays as it was.
+//!
+//! What a listing of the broker does not show any more, without a deletion seen, stays in the import until that has lasted,
+//! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
+//! or got old data back, takes nothing away ([`Index::believe`]).
 //!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
 
-mod by_service;
+mod looks;
+mod own;
 #[cfg(test)]
 mod tests;
 
+use super::by_service::ByService;
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Instant, Label, Machine, Wall};
-use crate::discovery::{NotExportable, export_record, merge};
-use crate::model::{
-    Api, EndpointSlice, ExportRecord, Import, Key, Kind, Object, Service, ServiceExport, ServiceKey, ServiceType,
-    Source, WatchEvent,
-};
+use crate::discovery::{NotExportable, believed, merge, pack};
+use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::ToString;
 use alloc::vec::Vec;
-use by_service::ByService;
+use own::{Own, Summary};
 use serde::{Deserialize, Serialize};
-
-/// What an own service is to the clusterset.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Own {
-    /// The own views are not complete yet: nobody knows.
-    Unknown,
-    /// Exported, like this.
-    Exported(ExportRecord),
-    /// Nobody wants it exported, or it cannot be.
-    Not(Option<NotExportable>),
-}
 
 /// Which views are complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,14 +57,22 @@ pub struct Discovery {
     cluster: ClusterId,
     index: Index,
     /// Slices of the own cluster.
-    slices: ByService,
+    backends: ByService,
     /// Records at the broker.
     records: ByService,
-    /// The service of each own record that was ever to be written or deleted: news of the write may come when the
-    /// broker shows the record no more.
-    published: BTreeMap<Key, ServiceKey>,
+    /// Slices at the broker, and in the own cluster beside the imports.
+    slices: BTreeMap<Api, ByService>,
+    /// Records and slices that were ever to be written or deleted, and of which that is not over: news of the write may
+    /// come when the API shows the object no more.
+    written: BTreeMap<Api, ByService>,
     /// Why exports are not carried out, as it was told last.
-    refused: BTreeMap<ServiceKey, NotExportable>,
+    not_exportable: BTreeMap<ServiceKey, NotExportable>,
+    /// Why the broker refuses own records.
+    refusals: BTreeMap<ServiceKey, alloc::sync::Arc<str>>,
+    /// The newest summary seen of each cluster.
+    generations: BTreeMap<ClusterId, u64>,
+    summary: Summary,
+    wall: Wall,
     writer: Writer,
     events: VecDeque<Event>,
     stopped: bool,
@@ -87,23 +85,35 @@ impl Discovery {
         Self {
             cluster,
             index: Index::default(),
-            slices: ByService::default(),
+            backends: ByService::default(),
             records: ByService::default(),
-            published: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            slices: BTreeMap::new(),
+            written: BTreeMap::new(),
+            not_exportable: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            summary: Summary::default(),
+            wall: Wall::default(),
             writer: Writer::new(seed),
             events: VecDeque::new(),
             stopped: false,
         }
     }
+}
 
+/// What arrives.
+impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
         let before = self.complete();
+        if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event {
+            let known = self.generations.entry(summary.cluster.clone()).or_default();
+            *known = summary.generation.max(*known);
+        }
         let changed = self.index.watched(api, event, now);
         if api == Api::Broker {
-            self.index.hear_out(api, &changed, now);
+            self.index.hear_out(api, Kind::ExportSummary, &changed, now);
         }
-        let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
+        let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(api, key)).collect();
         let complete = self.complete();
         let at_last = |now: &Complete| now.broker && now.imports;
         if at_last(&complete) && !at_last(&before) {
@@ -113,77 +123,131 @@ impl Discovery {
         if complete != before {
             touched.extend(self.services());
         }
-        for service in &touched {
-            self.judge(service);
-        }
+        self.judge_all(&touched);
     }
 
     /// What is imported was at the broker once. That it is not there when this process first looks may mean that the broker
     /// has lost it.
     fn presume_imported(&mut self, now: Instant) {
-        let imports = self.index.objects(Api::Local, Kind::Import).filter_map(|(_, object)| as_import(object));
-        let from_others = |import: &Import| {
-            let sources = import.sources.iter().filter(|(cluster, _)| **cluster != self.cluster);
-            let record = |(cluster, source): (&ClusterId, &Source)| ExportRecord {
-                cluster: cluster.clone(),
-                key: import.key.clone(),
-                service_type: import.service_type,
-                ports: import.ports.iter().cloned().collect(),
-                addresses: source.addresses.clone(),
-                ready: source.ready,
-                created: Wall::default(),
-            };
-            sources.map(record).collect::<Vec<_>>()
-        };
-        let records: Vec<ExportRecord> = imports.flat_map(from_others).collect();
-        for record in records {
-            let object = Object::ExportRecord(record);
+        let mut presumed: Vec<Object> = Vec::new();
+        for (_, object) in self.index.objects(Api::Local, Kind::Import) {
+            let Object::Import(import) = object else { continue };
+            presumed.extend(import.sources.iter().map(|(cluster, created)| {
+                Object::ExportRecord(ExportRecord {
+                    cluster: cluster.clone(),
+                    key: import.key.clone(),
+                    created: *created,
+                    offer: import.offer.clone(),
+                })
+            }));
+        }
+        presumed.extend(self.index.objects(Api::Local, Kind::SourceSlice).map(|(_, object)| object.clone()));
+        presumed.retain(|object| object.cluster() != Some(&self.cluster));
+        for object in presumed {
             if self.index.presume(Api::Broker, &object, now) {
-                self.services_of(&object.key());
+                self.services_of(Api::Broker, &object.key());
             }
         }
     }
 
-    /// Believes absences that have lasted, where their cluster speaks at the broker; its own cluster knows best itself.
-    /// Gives the services that are touched.
-    fn believe_absences(&mut self, now: Instant) -> Vec<ServiceKey> {
-        let own = &self.cluster;
-        let gone = self.index.believe(now, |index, api, object| {
-            let Object::ExportRecord(record) = object else { return true };
-            record.cluster == *own || index.speaks(api, &record.cluster)
+    /// Believes absences that have lasted, where their cluster says that all it has is there; its own cluster knows best
+    /// itself. Gives the services that are touched.
+    fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
+        let (own, generations) = (&self.cluster, &self.generations);
+        let says_all = |index: &Index, cluster: &ClusterId| {
+            let word = index.word_of(Api::Broker, Kind::ExportSummary, cluster);
+            matches!(word, Some(Object::ExportSummary(word)) if generations.get(cluster) <= Some(&word.generation))
+        };
+        let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
+            (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),
+            _ => true,
         });
-        gone.iter().flat_map(|key| self.services_of(key)).collect()
+        gone.iter().flat_map(|(api, key)| self.services_of(*api, key)).collect()
     }
 
     fn complete(&self) -> Complete {
-        let synced = |kind| self.index.synced(Api::Local, kind);
+        let all = |api, kinds: &[Kind]| self.index.all_synced(api, kinds);
         Complete {
-            own: synced(Kind::Service) && synced(Kind::EndpointSlice) && synced(Kind::ServiceExport),
-            imports: synced(Kind::Import),
-            broker: self.index.synced(Api::Broker, Kind::ExportRecord),
+            own: all(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]),
+            imports: all(Api::Local, &[Kind::Namespace, Kind::Import, Kind::SourceSlice]),
+            broker: all(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary]),
         }
     }
 
-    /// The services that a changed object concerns: one, none, or two if it was moved from one to another.
-    fn services_of(&mut self, key: &Key) -> Vec<ServiceKey> {
-        if key.kind == Kind::EndpointSlice {
-            let now = self
-                .slice(key)
-                .map(|slice| ServiceKey { namespace: slice.namespace.clone(), name: slice.service.clone() });
-            self.slices.moved(key, now)
-        } else if key.kind == Kind::ExportRecord {
-            let now = self.record(key).map(|record| record.key.clone());
-            self.records.moved(key, now)
-        } else {
-            // Services, exports and imports have the service's own name.
-            named(key).into_iter().collect()
+    /// The services that a changed object concerns.
+    fn services_of(&mut self, api: Api, key: &Key) -> Vec<ServiceKey> {
+        match key.kind {
+            Kind::Namespace => {
+                self.services().into_iter().filter(|service| service.namespace.as_str() == &*key.name).collect()
+            }
+            Kind::EndpointSlice => {
+                let now = self
+                    .backends_in(key)
+                    .map(|slice| ServiceKey { namespace: slice.namespace.clone(), name: slice.service.clone() });
+                self.backends.moved(key, now)
+            }
+            Kind::ExportRecord => {
+                let now = self.record(key).map(|record| record.key.clone());
+                self.records.moved(key, now)
+            }
+            Kind::SourceSlice => {
+                let now = self.slice(api, key).map(|slice| slice.key.clone());
+                self.slices.entry(api).or_default().moved(key, now)
+            }
+            // These have the service's own name.
+            Kind::Service | Kind::ServiceExport | Kind::Import => named(key).into_iter().collect(),
+            Kind::ExportSummary
+            | Kind::Node
+            | Kind::Lease
+            | Kind::Gateway
+            | Kind::Cluster
+            | Kind::Endpoint
+            | Kind::Candidates => Vec::new(),
         }
     }
 
     /// All services that anything is known of.
     fn services(&self) -> BTreeSet<ServiceKey> {
         let named = |kind| self.index.objects(Api::Local, kind).filter_map(|(key, _)| named(key));
-        named(Kind::ServiceExport).chain(named(Kind::Import)).chain(self.records.services().cloned()).collect()
+        let of_slices = self.slices.values().flat_map(ByService::services).cloned();
+        let of_records = self.records.services().cloned();
+        named(Kind::ServiceExport).chain(named(Kind::Import)).chain(of_records).chain(of_slices).collect()
+    }
+
+    fn written(&mut self, request: u64, result: &Result<crate::model::Version, ApiError>, now: Instant) {
+        let Some((api, key)) = self.writer.written(request, result, now) else { return };
+        if key.kind == Kind::ExportRecord
+            && let Some(service) = self.service_written(api, &key)
+        {
+            match result {
+                Err(ApiError::Refused(why)) => drop(self.refusals.insert(service, why.clone())),
+                Ok(_) => drop(self.refusals.remove(&service)),
+                Err(ApiError::Conflict | ApiError::Unreachable) => {}
+            }
+        }
+        self.judge_again([(api, key)]);
+    }
+
+    fn service_written(&self, api: Api, key: &Key) -> Option<ServiceKey> {
+        let known = self.written.get(&api).and_then(|written| written.service_of(key)).cloned();
+        known.or_else(|| if key.kind == Kind::ServiceExport { named(key) } else { None })
+    }
+}
+
+/// What follows from it.
+impl Discovery {
+    fn judge_all<'a>(&mut self, services: impl IntoIterator<Item = &'a ServiceKey>) {
+        for service in services {
+            self.judge(service);
+        }
+        self.summarise();
+    }
+
+    /// Decides anew about objects that writes were about.
+    fn judge_again(&mut self, written: impl IntoIterator<Item = (Api, Key)>) {
+        let services: BTreeSet<ServiceKey> =
+            written.into_iter().filter_map(|(api, key)| self.service_written(api, &key)).collect();
+        self.judge_all(&services);
     }
 
     /// Decides all that `service` decides.
@@ -192,136 +256,64 @@ impl Discovery {
         self.tell(service, &own);
         self.publish(service, &own);
         self.import(service, &own);
+        self.report(service, &own);
     }
 
-    fn own(&self, service: &ServiceKey) -> Own {
-        if !self.complete().own {
-            return Own::Unknown;
-        }
-        let Some(export) = self.export(service) else { return Own::Not(None) };
-        let slices: Vec<&EndpointSlice> = self.slices.of(service).filter_map(|key| self.slice(key)).collect();
-        match export_record(&self.cluster, export, self.service(service), &slices) {
-            Ok(record) => Own::Exported(record),
-            Err(why) => Own::Not(Some(why)),
-        }
-    }
-
-    /// Says once why an export is not carried out.
-    fn tell(&mut self, service: &ServiceKey, own: &Own) {
-        let why = match own {
-            Own::Not(why) => why.clone(),
-            Own::Unknown | Own::Exported(_) => None,
-        };
-        if self.refused.get(service) == why.as_ref() {
-            return;
-        }
-        match why {
-            Some(why) => {
-                self.events.push_back(Event::Ignored { because: why.to_string() });
-                self.refused.insert(service.clone(), why);
-            }
-            None => {
-                self.refused.remove(service);
-            }
-        }
-    }
-
-    /// Makes the broker show the own record. What other clusters have there is not ours to touch.
-    fn publish(&mut self, service: &ServiceKey, own: &Own) {
-        if !self.complete().broker {
-            return;
-        }
-        let wanted = match own {
-            Own::Unknown => return,
-            Own::Exported(record) => Some(Object::ExportRecord(record.clone())),
-            Own::Not(_) => None,
-        };
-        let key = self.own_record_key(service);
-        if wanted.is_some() || self.index.get(Api::Broker, &key).is_some() {
-            self.published.insert(key.clone(), service.clone());
-        }
-        self.writer.want(Api::Broker, &key, wanted.as_ref(), &self.index);
-    }
-
-    /// Makes the own API show the import that all records make.
+    /// Makes the own API show the import that all records make, and the endpoints of its sources.
     fn import(&mut self, service: &ServiceKey, own: &Own) {
         let complete = self.complete();
         if !complete.broker || !complete.imports {
             return;
         }
-        let key = key(Kind::Import, service);
-        let others = self.records.of(service).filter_map(|key| self.record(key));
-        let (ours, others): (Vec<_>, Vec<_>) = others.partition(|record| record.cluster == self.cluster);
+        let import_key = key(Kind::Import, service);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            self.records_of(service).partition(|record| record.cluster == self.cluster);
         let ours = match own {
             // Published; or it was, and the broker has lost it.
-            Own::Exported(own) if !ours.is_empty() || self.imports_from_here(&key) => Some(own),
+            Own::Exported(own) if !ours.is_empty() || self.imports_from_here(&import_key) => Some(&own.record),
             Own::Unknown => ours.first().copied(),
             Own::Exported(_) | Own::Not(_) => None,
         };
-        let wanted = merge(others.into_iter().chain(ours)).map(Object::Import);
-        self.writer.want(Api::Local, &key, wanted.as_ref(), &self.index);
+        let namespace = Key { kind: Kind::Namespace, namespace: "".into(), name: service.namespace.as_str().into() };
+        let import = merge(others.into_iter().chain(ours)).filter(|_| self.index.get(Api::Local, &namespace).is_some());
+        let sources = import.iter().flat_map(|import| import.sources.keys());
+        let slices: Vec<SourceSlice> = sources.flat_map(|source| self.imported_from(source, service, own)).collect();
+        let wanted = slices.into_iter().map(Object::SourceSlice).chain(import.map(Object::Import)).collect();
+        self.make(Api::Local, service, wanted, import_key);
     }
 
-    /// Whether the own API holds an import with the own cluster among its sources.
-    fn imports_from_here(&self, key: &Key) -> bool {
-        self.index
-            .get(Api::Local, key)
-            .and_then(as_import)
-            .is_some_and(|import| import.sources.contains_key(&self.cluster))
-    }
-
-    /// The identity of the own record of `service`: that of any record of this cluster and service.
-    fn own_record_key(&self, service: &ServiceKey) -> Key {
-        Object::ExportRecord(ExportRecord {
-            cluster: self.cluster.clone(),
-            key: service.clone(),
-            service_type: ServiceType::ClusterIp,
-            ports: Vec::new(),
-            addresses: Vec::new(),
-            ready: false,
-            created: Wall::default(),
-        })
-        .key()
-    }
-
-    /// Decides anew about objects that writes were about.
-    fn judge_again(&mut self, written: impl IntoIterator<Item = (Api, Key)>) {
-        for (_, key) in written {
-            if let Some(service) = self.published.get(&key).cloned().or_else(|| named(&key)) {
-                self.judge(&service);
+    /// The endpoints that `source` has for the import: as its cluster tells them, and in the own cluster as they are.
+    fn imported_from(&self, source: &ClusterId, service: &ServiceKey, own: &Own) -> Vec<SourceSlice> {
+        match own {
+            Own::Exported(own) if *source == self.cluster => {
+                let known: Vec<&SourceSlice> = self.slices_of(Api::Local, service, source).collect();
+                pack(source, service, &own.endpoints, &known)
+            }
+            Own::Exported(_) | Own::Unknown | Own::Not(_) => {
+                self.slices_of(Api::Broker, service, source).map(believed).collect()
             }
         }
     }
-}
 
-/// Typed looks into the index.
-impl Discovery {
-    fn service(&self, service: &ServiceKey) -> Option<&Service> {
-        let Object::Service(service) = self.index.get(Api::Local, &key(Kind::Service, service))? else { return None };
-        Some(service)
+    /// Makes `api` show these objects of `service`, and no others: neither slices that are there, nor `one`, nor what was
+    /// written before.
+    fn make(&mut self, api: Api, service: &ServiceKey, wanted: Vec<Object>, one: Key) {
+        let wanted: BTreeMap<Key, Object> = wanted.into_iter().map(|object| (object.key(), object)).collect();
+        let ours = |key: &&Key| api == Api::Local || self.slice(api, key).is_some_and(|s| s.cluster == self.cluster);
+        let there = self.slices.get(&api).into_iter().flat_map(|slices| slices.of(service)).filter(ours);
+        let written = self.written.get(&api).into_iter().flat_map(|written| written.of(service));
+        let keys: BTreeSet<Key> = wanted.keys().chain(there).chain(written).cloned().chain([one]).collect();
+        for key in keys {
+            let wanted = wanted.get(&key);
+            let shown = self.index.shown(api, &key).is_some();
+            if api == Api::Broker && shown != wanted.is_some() {
+                self.summary.outdated = true;
+            }
+            self.writer.want(api, &key, wanted, &self.index);
+            let goes_on = wanted.is_some() || shown || self.writer.is_busy_with(api, &key);
+            self.written.entry(api).or_default().moved(&key, goes_on.then(|| service.clone()));
+        }
     }
-
-    fn export(&self, service: &ServiceKey) -> Option<&ServiceExport> {
-        let Object::ServiceExport(export) = self.index.get(Api::Local, &key(Kind::ServiceExport, service))? else {
-            return None;
-        };
-        Some(export)
-    }
-
-    fn slice(&self, key: &Key) -> Option<&EndpointSlice> {
-        let Object::EndpointSlice(slice) = self.index.get(Api::Local, key)? else { return None };
-        Some(slice)
-    }
-
-    fn record(&self, key: &Key) -> Option<&ExportRecord> {
-        let Object::ExportRecord(record) = self.index.get(Api::Broker, key)? else { return None };
-        Some(record)
-    }
-}
-
-fn as_import(object: &Object) -> Option<&Import> {
-    let Object::Import(import) = object else { return None };
-    Some(import)
 }
 
 /// The identity of an object that has its service's own name.
@@ -345,13 +337,11 @@ impl Machine for Discovery {
         }
         match input {
             Input::Watched(api, event) => self.watched(api, event, now),
-            Input::Written(request, result) => {
-                let written = self.writer.written(request.0, &result, now);
-                self.judge_again(written);
-            }
+            Input::Written(request, result) => self.written(request.0, &result, now),
+            Input::Wall(wall) => self.wall = wall,
             // What it holds at the APIs stays there: other clusters use it, and the next process goes on with it.
             Input::Stop => self.stopped = true,
-            Input::Wall(_) | Input::Read(..) | Input::Hello { .. } | Input::Applied(_) => {}
+            Input::Read(..) | Input::Hello { .. } | Input::Applied(_) => {}
         }
     }
 
@@ -376,9 +366,12 @@ impl Machine for Discovery {
             return;
         }
         let due = self.writer.due(now);
-        self.judge_again(due);
-        for service in self.believe_absences(now) {
-            self.judge(&service);
+        if !due.is_empty() {
+            self.judge_again(due);
+        }
+        let gone = self.believe_absences(now);
+        if !gone.is_empty() {
+            self.judge_all(&gone);
         }
     }
 }
@@ -386,12 +379,15 @@ impl Machine for Discovery {
 impl Role for Discovery {
     fn watches(&self) -> &'static [(Api, Kind)] {
         &[
+            (Api::Local, Kind::Namespace),
             (Api::Local, Kind::Service),
             (Api::Local, Kind::EndpointSlice),
             (Api::Local, Kind::ServiceExport),
             (Api::Local, Kind::Import),
-            (Api::Broker, Kind::Cluster),
+            (Api::Local, Kind::SourceSlice),
             (Api::Broker, Kind::ExportRecord),
+            (Api::Broker, Kind::SourceSlice),
+            (Api::Broker, Kind::ExportSummary),
         ]
     }
 }

@@ -1,11 +1,12 @@
 //! The DNS daemon: keeps the table from which its sockets answer.
 //!
 //! ```text
-//!  Import   ─> services ┐
-//!  Gateway  ─> reach    ├─> Table, swapped whole when it says something else
-//!  (both complete once) ┘
+//!  Import       ─> services  ┐
+//!  SourceSlice  ─> endpoints ├─> Table, swapped whole when it says something else
+//!  Gateway      ─> reach     │
+//!  (all complete once)       ┘
 //! ```
-//! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as both
+//! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as all
 //! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away,
 //! neither does a new listing while it runs, and one that lost its data has time to get it back ([`Index::believe`]).
 //!
@@ -15,13 +16,15 @@
 #[cfg(test)]
 mod tests;
 
+use super::by_service::ByService;
 use super::{Input, Output, Role};
 use crate::base::{ClusterId, Instant, Label, Machine, Wall};
 use crate::dns::{Contents, Table, Zone};
-use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, WatchEvent};
+use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::Index;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +42,7 @@ pub struct Dns {
     zone: Zone,
     ttl: Duration,
     index: Index,
+    slices: ByService,
     reach: BTreeMap<ClusterId, Reach>,
     wall: Wall,
     /// What the sockets have, or will have when all outputs are taken.
@@ -57,6 +61,7 @@ impl Dns {
             zone,
             ttl,
             index: Index::default(),
+            slices: ByService::default(),
             reach: BTreeMap::new(),
             wall: Wall::default(),
             table: Arc::default(),
@@ -69,24 +74,42 @@ impl Dns {
 
     fn watched(&mut self, event: WatchEvent, now: Instant) {
         let mut changed = self.index.watched(Api::Local, event, now);
-        changed.extend(self.index.believe(now, |_, _, _| true));
+        changed.extend(self.believe_absences(now));
         self.refresh(&changed);
     }
 
+    fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
+        self.index.believe(now, |_, _, _| true).into_iter().map(|(_, key)| key).collect()
+    }
+
     fn refresh(&mut self, changed: &[Key]) {
+        let services: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
         if !self.synced() {
             return; // Its content would not show.
         }
         let reach = self.reach_now();
         let next = if self.table.synced() && reach == self.reach {
-            changed.iter().filter_map(named).fold(Table::clone(&self.table), |table, service| {
-                table.with_service(&service, self.import(&service), &self.cluster, &self.reach)
+            services.iter().fold(Table::clone(&self.table), |table, service| {
+                let slices = self.slices.of(service).filter_map(|key| self.slice(key));
+                table.with_service(service, self.import(service), slices, &self.cluster, &self.reach)
             })
         } else {
             self.reach = reach;
             self.build()
         };
         self.swap(next);
+    }
+
+    /// The services that a changed object concerns.
+    fn services_of(&mut self, key: &Key) -> Vec<ServiceKey> {
+        if key.kind == Kind::SourceSlice {
+            let now = self.slice(key).map(|slice| slice.key.clone());
+            self.slices.moved(key, now)
+        } else if key.kind == Kind::Import {
+            named(key).into_iter().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     fn swap(&mut self, next: Table) {
@@ -107,6 +130,7 @@ impl Dns {
             ttl: self.ttl,
             local: &self.cluster,
             imports,
+            slices: self.index.objects(Api::Local, Kind::SourceSlice).filter_map(|(_, object)| as_slice(object)),
             reach: &self.reach,
             synced: self.synced(),
             serial: self.table.serial(),
@@ -114,7 +138,7 @@ impl Dns {
     }
 
     fn synced(&self) -> bool {
-        self.index.synced(Api::Local, Kind::Import) && self.index.synced(Api::Local, Kind::Gateway)
+        self.index.all_synced(Api::Local, &[Kind::Import, Kind::SourceSlice, Kind::Gateway])
     }
 
     fn reach_now(&self) -> BTreeMap<ClusterId, Reach> {
@@ -127,19 +151,25 @@ impl Dns {
         let (namespace, name) = (service.namespace.as_str().into(), service.name.as_str().into());
         as_import(self.index.get(Api::Local, &Key { kind: Kind::Import, namespace, name })?)
     }
+
+    fn slice(&self, key: &Key) -> Option<&SourceSlice> {
+        as_slice(self.index.get(Api::Local, key)?)
+    }
 }
 
 /// The service of a changed import.
 fn named(key: &Key) -> Option<ServiceKey> {
-    if key.kind != Kind::Import {
-        return None;
-    }
     Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
 }
 
 fn as_import(object: &Object) -> Option<&Import> {
     let Object::Import(import) = object else { return None };
     Some(import)
+}
+
+fn as_slice(object: &Object) -> Option<&SourceSlice> {
+    let Object::SourceSlice(slice) = object else { return None };
+    Some(slice)
 }
 
 fn as_gateway(object: &Object) -> Option<&Gateway> {
@@ -178,7 +208,7 @@ impl Machine for Dns {
 
     fn handle_timeout(&mut self, now: Instant) {
         if !self.stopped {
-            let gone = self.index.believe(now, |_, _, _| true);
+            let gone = self.believe_absences(now);
             self.refresh(&gone);
         }
     }
@@ -186,6 +216,6 @@ impl Machine for Dns {
 
 impl Role for Dns {
     fn watches(&self) -> &'static [(Api, Kind)] {
-        &[(Api::Local, Kind::Import), (Api::Local, Kind::Gateway)]
+        &[(Api::Local, Kind::Import), (Api::Local, Kind::SourceSlice), (Api::Local, Kind::Gateway)]
     }
 }

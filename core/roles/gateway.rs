@@ -10,20 +10,19 @@
 //! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
 
 use super::announce::{assign_slots, endpoint};
-use super::node_network::{Backends, ServicePort};
+use super::backends::exported;
 use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, Candidates, ClusterRecord, EndpointSlice, Gateway as Card, Key, Kind, Object, Reach,
-    Version, Write,
+    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
 };
 use crate::sync::{ABSENCE, Index, Writer};
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -117,7 +116,7 @@ impl Gateway {
         let any = |kinds: &[Kind]| touched.iter().any(|key| kinds.contains(&key.kind));
         self.presume_originals(api, touched, now);
         if api == Api::Broker {
-            self.index.hear_out(api, touched, now);
+            self.index.hear_out(api, Kind::Cluster, touched, now);
         }
         self.see_epochs(now);
         if any(&[Kind::Node, Kind::Candidates]) {
@@ -516,48 +515,4 @@ fn cards(index: &Index) -> impl Iterator<Item = &Card> {
     index
         .objects(Api::Local, Kind::Gateway)
         .filter_map(|(_, object)| if let Object::Gateway(card) = object { Some(card) } else { None })
-}
-
-/// Ready backends of each port of each exported service, but for those on `silent` nodes if there are others.
-fn exported(index: &Index, silent: &BTreeSet<NodeName>) -> Backends {
-    let mut backends: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for slice in slices(index) {
-        let of_service = backends.entry((&slice.namespace, &slice.service)).or_default();
-        of_service.extend(slice.backends.iter().filter(|b| b.ready));
-    }
-    let mut found = Backends::new();
-    for (_, object) in index.objects(Api::Local, Kind::ServiceExport) {
-        let Object::ServiceExport(export) = object else { continue };
-        let key = Key {
-            kind: Kind::Service,
-            namespace: export.key.namespace.as_str().into(),
-            name: export.key.name.as_str().into(),
-        };
-        let Some(Object::Service(service)) = index.get(Api::Local, &key) else { continue };
-        let of_service = backends.get(&(&service.key.namespace, &service.key.name)).into_iter().flatten().copied();
-        let (off, mut ready): (Vec<_>, Vec<_>) =
-            of_service.partition(|b| b.node.as_ref().is_some_and(|node| silent.contains(node)));
-        if ready.is_empty() {
-            ready = off;
-        }
-        for address in &service.cluster_ips {
-            for port in &service.ports {
-                let of_family = ready.iter().map(|b| b.address).filter(|b| b.is_ipv4() == address.is_ipv4());
-                let backends = of_family.map(|b| (b, port.target));
-                let entry = ServicePort {
-                    name: service.key.to_string(),
-                    backends: backends.collect(),
-                    by_source: service.client_ip_affinity,
-                };
-                found.insert((*address, port.protocol, port.port), entry);
-            }
-        }
-    }
-    found
-}
-
-fn slices(index: &Index) -> impl Iterator<Item = &EndpointSlice> {
-    index
-        .objects(Api::Local, Kind::EndpointSlice)
-        .filter_map(|(_, object)| if let Object::EndpointSlice(slice) = object { Some(slice) } else { None })
 }

@@ -10,6 +10,8 @@
 
 pub mod addresses;
 mod announce;
+mod backends;
+mod by_service;
 mod discovery;
 mod dns;
 mod gateway;

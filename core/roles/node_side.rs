@@ -310,7 +310,9 @@ impl NodeSide {
         let own = &self.config.cluster;
         let gone = index.believe(now, |index, api, object| match (api, object.announced()) {
             (Api::Local, Some((cluster, _))) => cluster != own && !self.lives(cluster),
-            (Api::Broker, Some((cluster, _))) => cluster == own || index.speaks(api, cluster) || !self.lives(cluster),
+            (Api::Broker, Some((cluster, _))) => {
+                cluster == own || index.word_of(api, Kind::Cluster, cluster).is_some() || !self.lives(cluster)
+            }
             (_, None) => true,
         });
         !gone.is_empty()

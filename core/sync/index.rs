@@ -119,11 +119,12 @@ impl Index {
         version.as_ref().map(|version| (object, version))
     }
 
-    /// Whether `cluster` speaks at the API: its Cluster record is shown.
+    /// What `cluster` says of itself at the API, if that is shown: its object of `kind`, of which it has one, by its own
+    /// name.
     #[must_use]
-    pub fn speaks(&self, api: Api, cluster: &ClusterId) -> bool {
-        let key = Key { kind: Kind::Cluster, namespace: "".into(), name: cluster.as_str().into() };
-        self.shown(api, &key).is_some()
+    pub fn word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> Option<&Object> {
+        let key = Key { kind, namespace: "".into(), name: cluster.as_str().into() };
+        self.shown(api, &key).map(|(object, _)| object)
     }
 
     fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Option<Version>)> {
@@ -158,9 +159,9 @@ impl Index {
         self.absences.poll_timeout()
     }
 
-    /// Believes those absences that have lasted and that `may_go` agrees to, and gives the keys; the others are asked
+    /// Believes those absences that have lasted and that `may_go` agrees to, and gives what is gone; the others are asked
     /// about again at the next call.
-    pub fn believe(&mut self, now: Instant, may_go: impl Fn(&Self, Api, &Object) -> bool) -> Vec<Key> {
+    pub fn believe(&mut self, now: Instant, may_go: impl Fn(&Self, Api, &Object) -> bool) -> Vec<(Api, Key)> {
         self.absences.due(now);
         let lasting = self.absences.all_lasted();
         let may_go = |(api, key): &&(Api, Key)| self.get(*api, key).is_none_or(|object| may_go(self, *api, object));
@@ -169,14 +170,13 @@ impl Index {
             self.absences.clear(&(*api, key.clone()));
             self.view_mut(*api, key.kind).objects.remove(key);
         }
-        gone.into_iter().map(|(_, key)| key).collect()
+        gone
     }
 
-    /// A cluster whose Cluster record is among the `touched` speaks at the API again and may bring its other records back:
-    /// their absence counts from now.
-    pub fn hear_out(&mut self, api: Api, touched: &[Key], now: Instant) {
-        let speaks =
-            |cluster: &ClusterId| touched.iter().any(|key| key.kind == Kind::Cluster && *key.name == *cluster.as_str());
+    /// A cluster whose word of this `kind` is among the `touched` speaks at the API again and may bring its other objects
+    /// back: their absence counts from now.
+    pub fn hear_out(&mut self, api: Api, kind: Kind, touched: &[Key], now: Instant) {
+        let speaks = |cluster: &ClusterId| touched.iter().any(|key| key.kind == kind && *key.name == *cluster.as_str());
         let missing = self.absences.all().filter(|(of, _)| *of == api);
         let theirs = missing.filter(|(_, key)| self.get(api, key).and_then(Object::cluster).is_some_and(speaks));
         let theirs: Vec<(Api, Key)> = theirs.cloned().collect();
@@ -205,6 +205,10 @@ mod tests {
 
     fn key(cluster: &str) -> Key {
         record(cluster, 0).key()
+    }
+
+    fn gone(cluster: &str) -> (Api, Key) {
+        (Api::Broker, key(cluster))
     }
 
     fn applied(cluster: &str, epoch: u64) -> WatchEvent {
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)));
         assert_eq!(index.poll_timeout(), Some(at(ABSENCE)));
         assert!(index.believe(at(ABSENCE / 2), |_, _, _| true).is_empty());
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("b")]);
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("b")]);
         assert_eq!(known(&index), ["a"]);
         assert_eq!(index.poll_timeout(), None);
     }
@@ -257,7 +261,7 @@ mod tests {
         assert!(index.believe(at(LATER), |_, _, _| false).is_empty());
         assert_eq!(index.poll_timeout(), None, "nothing more comes of waiting");
         assert_eq!(known(&index), ["a"]);
-        assert_eq!(index.believe(at(LATER), |_, _, object| *object == record("a", 1)), vec![key("a")]);
+        assert_eq!(index.believe(at(LATER), |_, _, object| *object == record("a", 1)), vec![gone("a")]);
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
         index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster), at(ABSENCE / 2));
         let again = index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster), at(ABSENCE / 2));
         assert_eq!(again, vec![], "that is no news");
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("a")]);
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
     }
 
     #[test]
@@ -286,9 +290,9 @@ mod tests {
         let mut index = listed(&["a", "b"]);
         list(&mut index, &[]);
         index.believe(at(ABSENCE), |_, _, _| false);
-        index.hear_out(Api::Broker, &[key("a")], at(ABSENCE));
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("b")]);
-        assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![key("a")]);
+        index.hear_out(Api::Broker, Kind::Cluster, &[key("a")], at(ABSENCE));
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("b")]);
+        assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![gone("a")]);
     }
 
     #[test]
@@ -300,7 +304,7 @@ mod tests {
         list(&mut index, &["b"]);
         assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)), "what is shown counts");
         assert!(!index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![key("a")]);
+        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
         assert!(index.presume(Api::Broker, &record("a", 7), at(LATER)));
         assert_eq!(index.poll_timeout(), Some(at(LATER + ABSENCE)));
     }
@@ -308,7 +312,7 @@ mod tests {
     #[test]
     fn what_the_cluster_owns_is_as_the_listing_says() {
         let service = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-        let export = Object::ServiceExport(ServiceExport { key: service, created: Wall::default() });
+        let export = Object::ServiceExport(ServiceExport::new(service, Wall::default()));
         let mut index = Index::default();
         watched(&mut index, WatchEvent::Applied(export.clone(), Version("1".into())));
         watched(&mut index, WatchEvent::Began(Kind::ServiceExport));

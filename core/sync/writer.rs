@@ -2,7 +2,7 @@
 
 use super::Index;
 use crate::base::{Instant, Rng};
-use crate::model::{Api, ApiError, Key, Object, Version, Write};
+use crate::model::{Api, ApiError, Key, Kind, Object, Version, Write};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -111,6 +111,18 @@ impl Writer {
     /// The next write to make.
     pub fn poll_write(&mut self) -> Option<(u64, Api, Write)> {
         self.outbox.pop_front()
+    }
+
+    /// Whether anything that was said of `api` is still to be done or to be seen, apart from objects of `but`.
+    #[must_use]
+    pub fn is_busy(&self, api: Api, but: Kind) -> bool {
+        self.pending.keys().any(|(of, key)| *of == api && key.kind != but)
+    }
+
+    /// Whether that is so for one object.
+    #[must_use]
+    pub fn is_busy_with(&self, api: Api, key: &Key) -> bool {
+        self.pending.contains_key(&(api, key.clone()))
     }
 
     /// When a key has to be judged anew.

@@ -101,6 +101,11 @@ impl Requests {
         }
         // The status first: a reader takes a source that both name.
         let there = self.with_status(&objects, key.kind, there, &ours).await?;
+        if key.kind == Kind::ServiceExport {
+            // The rest of it is its user's.
+            self.seen.put(api, key.kind, &there);
+            return Ok(version_of(&there));
+        }
         let mut wanted = there.clone();
         convert::overlay(&mut wanted, &ours);
         let name = convert::object_name(&key);
@@ -121,10 +126,15 @@ impl Requests {
         mut there: Value,
         ours: &Value,
     ) -> Result<Value, ApiError> {
-        if kind != Kind::Import || there["status"]["clusters"] == ours["status"]["clusters"] {
+        let before = there["status"].clone();
+        if kind == Kind::Import {
+            convert::lay(&mut there, "status", &ours["status"]);
+        } else if kind == Kind::ServiceExport {
+            convert::lay_conditions(&mut there, ours);
+        }
+        if there["status"] == before {
             return Ok(there);
         }
-        convert::lay(&mut there, "status", &ours["status"]);
         let name = there["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let written = objects
             .replace_status(&name, &PostParams::default(), &to_object(there)?)

@@ -1,5 +1,6 @@
 //! Where objects of each kind live.
 
+use crate::convert::SOURCE_CLUSTER;
 use kube::core::ApiResource;
 use tombolo_core::model::{Api, Key, Kind};
 
@@ -56,11 +57,15 @@ pub enum Scope {
 #[must_use]
 pub const fn scope(kind: Kind) -> Scope {
     match kind {
-        Kind::Node => Scope::Cluster,
-        Kind::Service | Kind::EndpointSlice | Kind::ServiceExport | Kind::Import => Scope::Anywhere,
-        Kind::Lease | Kind::Gateway | Kind::Cluster | Kind::Endpoint | Kind::Candidates | Kind::ExportRecord => {
-            Scope::Own
-        }
+        Kind::Namespace | Kind::Node => Scope::Cluster,
+        Kind::Service | Kind::EndpointSlice | Kind::ServiceExport | Kind::Import | Kind::SourceSlice => Scope::Anywhere,
+        Kind::Lease
+        | Kind::Gateway
+        | Kind::Cluster
+        | Kind::Endpoint
+        | Kind::Candidates
+        | Kind::ExportRecord
+        | Kind::ExportSummary => Scope::Own,
     }
 }
 
@@ -69,9 +74,10 @@ pub const fn scope(kind: Kind) -> Scope {
 #[must_use]
 pub fn resource(kind: Kind) -> ApiResource {
     let (group, version, kind, plural) = match kind {
+        Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
         Kind::Node => ("", "v1", "Node", "nodes"),
         Kind::Service => ("", "v1", "Service", "services"),
-        Kind::EndpointSlice => ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
+        Kind::EndpointSlice | Kind::SourceSlice => ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
         Kind::ServiceExport => ("multicluster.x-k8s.io", "v1alpha1", "ServiceExport", "serviceexports"),
         Kind::Lease => ("coordination.k8s.io", "v1", "Lease", "leases"),
         Kind::Gateway => ("submariner.io", "v1", "Gateway", "gateways"),
@@ -79,8 +85,34 @@ pub fn resource(kind: Kind) -> ApiResource {
         Kind::Endpoint => ("submariner.io", "v1", "Endpoint", "endpoints"),
         Kind::Candidates => ("tombolo.dev", "v1alpha1", "Candidates", "candidates"),
         Kind::ExportRecord => ("tombolo.dev", "v1alpha1", "Export", "exports"),
+        Kind::ExportSummary => ("tombolo.dev", "v1alpha1", "ExportSummary", "exportsummaries"),
         Kind::Import => ("multicluster.x-k8s.io", "v1alpha1", "ServiceImport", "serviceimports"),
     };
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
+}
+
+/// Which objects of its resource are of a kind: a selector of labels, and one of fields. Two kinds of slices are one
+/// resource; and where a member's API is the broker's as well, the slices in the broker's namespace are not the member's.
+#[must_use]
+pub fn selectors(api: Api, kind: Kind, places: &Places) -> (Option<String>, Option<String>) {
+    match kind {
+        Kind::EndpointSlice => (Some(format!("!{SOURCE_CLUSTER}")), None),
+        Kind::SourceSlice => {
+            let elsewhere = format!("metadata.namespace!={}", places.broker);
+            (Some(SOURCE_CLUSTER.into()), Some(elsewhere).filter(|_| api == Api::Local))
+        }
+        Kind::Namespace
+        | Kind::Node
+        | Kind::Service
+        | Kind::ServiceExport
+        | Kind::Lease
+        | Kind::Gateway
+        | Kind::Cluster
+        | Kind::Endpoint
+        | Kind::Candidates
+        | Kind::ExportRecord
+        | Kind::ExportSummary
+        | Kind::Import => (None, None),
+    }
 }

@@ -33,14 +33,17 @@ impl Seen {
     /// Kinds that we never write need not be kept.
     const fn is_kept(kind: Kind) -> bool {
         match kind {
-            Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ServiceExport => false,
-            Kind::Lease
+            Kind::Namespace | Kind::Node | Kind::Service | Kind::EndpointSlice => false,
+            Kind::ServiceExport
+            | Kind::Lease
             | Kind::Gateway
             | Kind::Cluster
             | Kind::Endpoint
             | Kind::Candidates
             | Kind::ExportRecord
-            | Kind::Import => true,
+            | Kind::ExportSummary
+            | Kind::Import
+            | Kind::SourceSlice => true,
         }
     }
 

@@ -11,7 +11,7 @@
 use crate::backoff::Backoff;
 use crate::convert::{self, key_of, version_of};
 use crate::request::Requests;
-use crate::resource::{Scope, resource, scope};
+use crate::resource::{Scope, resource, scope, selectors};
 use crate::seen::{Name, name_of};
 use futures_util::{Stream, StreamExt as _};
 use kube::Api as KubeApi;
@@ -68,8 +68,11 @@ impl Watch {
             self.requests.tell(format!("{} {}: this daemon has no broker to watch", self.api, self.kind));
             return;
         };
+        let (label_selector, field_selector) = selectors(self.api, self.kind, &self.requests.config.writer.places);
         let config = watcher::Config {
             page_size: Some(self.requests.config.page_size),
+            label_selector,
+            field_selector,
             ..watcher::Config::default().timeout(self.lasts_secs)
         };
         loop {

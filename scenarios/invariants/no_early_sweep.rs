@@ -43,6 +43,10 @@ impl Invariant for NoEarlySweep {
             (Change::Deleted, Object::ExportRecord(record)) => self
                 .firmly(&record.cluster, &record.key, fact.at)
                 .then(|| format!("{} exports {}", record.cluster, record.key)),
+            // Of a cluster IP there is always a slice; all services of scenarios have one.
+            (Change::Deleted, Object::SourceSlice(slice)) => self
+                .firmly(&slice.cluster, &slice.key, fact.at)
+                .then(|| format!("{} exports {}", slice.cluster, slice.key)),
             (Change::Deleted, Object::Import(import)) => self.still_exported(import, &Import::clone(import), fact.at),
             (Change::Replaced, Object::Import(now)) => match &before {
                 Some(Object::Import(before)) => {
@@ -105,7 +109,7 @@ impl NoEarlySweep {
 mod tests {
     use super::*;
     use crate::rehearsal::{
-        act, broken, candidates, cluster, endpoint, fact, scenario, secs, web, web_import, web_record, wrote,
+        act, broken, candidates, cluster, endpoint, fact, scenario, secs, web, web_import, web_record, web_slice, wrote,
     };
     use crate::{Act, ApiFault, Verb};
 
@@ -170,6 +174,14 @@ mod tests {
             watch(timeline.clone(), &facts).len()
         };
         assert_eq!([22, 40, 49, 51].map(deleted_at), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn endpoints_deleted_while_their_service_is_exported_are_caught() {
+        let facts = [writes(30, "west api", DISCOVERY, Change::Deleted, web_slice())];
+        let slice = web_slice().key();
+        let expected = format!("{DISCOVERY} deleted {slice} at the west api, though east exports shop/web");
+        assert_eq!(watch(vec![], &facts), [expected]);
     }
 
     #[test]

@@ -140,6 +140,11 @@ fn left_of(mirror: &Mirror, cluster: &ClusterId, key: &ServiceKey) -> Vec<String
             left.push(format!("its record is still at the {api} api"));
         }
     }
+    for (api, object) in mirror.objects(Kind::SourceSlice) {
+        if matches!(object, Object::SourceSlice(slice) if slice.cluster == *cluster && slice.key == *key) {
+            left.push(format!("its endpoints are still at the {api} api"));
+        }
+    }
     for (api, object) in mirror.objects(Kind::Import) {
         if matches!(object, Object::Import(import) if import.key == *key && import.sources.contains_key(cluster)) {
             left.push(format!("the import at the {api} api still names {cluster}"));
@@ -153,7 +158,7 @@ mod tests {
     use super::*;
     use crate::rehearsal::{
         WEB_IP, act, at, broken, endpoint, fact, probed, resolved, resolves, scenario, secs, web, web_import,
-        web_record, web_service, wrote,
+        web_record, web_service, web_slice, wrote,
     };
     use crate::{Act, ApiFault, Change, Verb, When};
 
@@ -216,6 +221,17 @@ mod tests {
                 "its record is still at the east api, though east ended its export of shop/web at 20.000s",
                 "the import at the west api still names east, though east ended its export of shop/web at 20.000s",
             ]
+        );
+    }
+
+    #[test]
+    fn endpoints_that_stay_are_caught() {
+        let mut facts = exported();
+        facts.push(fact(secs(2), "west api", wrote(DISCOVERY, Change::Created, web_slice())));
+        facts.extend(swept(21));
+        assert_eq!(
+            watch(vec![unexport(20)], &facts),
+            ["its endpoints are still at the west api, though east ended its export of shop/web at 20.000s"]
         );
     }
 

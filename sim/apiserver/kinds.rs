@@ -109,6 +109,7 @@ impl Registry {
             .with(KindSpec::new(mcs, &["v1beta1", "v1alpha1"], "serviceimports", "ServiceImport").with_status())
             .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "candidates", "Candidates"))
             .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "exports", "Export"))
+            .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "exportsummaries", "ExportSummary"))
     }
 
     /// With one more kind; one of the same group and plural is replaced.

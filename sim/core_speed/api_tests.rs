@@ -45,10 +45,10 @@ fn a_watch_lists_first_and_then_tells_changes_of_its_kind_and_space_only() {
     );
     assert!(api.batch_left((CLIENT, 0, 1)).is_none());
 
-    let export = ServiceExport {
-        key: ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
-        created: Wall::default(),
-    };
+    let export = ServiceExport::new(
+        ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
+        Wall::default(),
+    );
     create(&mut api, Object::ServiceExport(export));
     api.write(Api::Broker, Write::Create(record("west", 1))).unwrap();
     assert!(api.batches().is_empty());
@@ -101,10 +101,10 @@ fn a_stale_write_conflicts_and_a_replace_by_the_same_changes_nothing() {
 fn restarted_empty_it_keeps_only_what_a_cluster_has_without_us() {
     let mut api = server();
     create(&mut api, record("east", 1));
-    let export = Object::ServiceExport(ServiceExport {
-        key: ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
-        created: Wall::default(),
-    });
+    let export = Object::ServiceExport(ServiceExport::new(
+        ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
+        Wall::default(),
+    ));
     create(&mut api, export.clone());
     let (_, seen) = events(watch(&mut api, None));
     let told = api.set_fault(ApiFault::RestartedEmpty);

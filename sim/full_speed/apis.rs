@@ -23,7 +23,8 @@ pub(super) const API_PORT: u16 = 6443;
 /// The name under which the cluster itself writes.
 pub(super) const CLUSTER: &str = "the cluster itself";
 /// Our kinds.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 14] = [
+    Kind::Namespace,
     Kind::Node,
     Kind::Service,
     Kind::EndpointSlice,
@@ -34,7 +35,9 @@ const KINDS: [Kind; 11] = [
     Kind::Endpoint,
     Kind::Candidates,
     Kind::ExportRecord,
+    Kind::ExportSummary,
     Kind::Import,
+    Kind::SourceSlice,
 ];
 
 /// One API server.
@@ -84,8 +87,7 @@ impl FullSpeed {
     fn fill(&self, number: usize) -> Result<(), FullSpeedError> {
         let Some(api) = self.apis.get(number) else { return Ok(()) };
         let places = Places::default();
-        let users = self.layout.services().iter().map(|service| service.key.namespace.as_str());
-        for namespace in [places.local.as_str(), places.broker.as_str()].into_iter().chain(users) {
+        for namespace in [places.local.as_str(), places.broker.as_str()] {
             api.server.create_namespace(namespace).map_err(|failure| FullSpeedError::Api(failure.to_string()))?;
         }
         let ApiRef::Cluster(cluster) = &api.name else { return Ok(()) };
@@ -170,7 +172,7 @@ impl FullSpeed {
             ApiFault::RestartedEmpty => {
                 self.stop_api(number);
                 server.set_faults(Faults::default());
-                server.restart_empty(|spec, _| is_the_clusters_own(spec));
+                server.restart_empty(|spec, object| read(spec, object).is_none_or(|o| o.kind().is_the_clusters_own()));
             }
             ApiFault::HistoryExpired => server.expire_history(),
         }
@@ -208,28 +210,14 @@ fn broken(error: &impl ToString) -> StageError {
     StageError::Broken(error.to_string())
 }
 
-/// Whether objects of this kind are there without us.
-fn is_the_clusters_own(spec: &KindSpec) -> bool {
-    match kind_of(spec) {
-        None => spec.kind == "Namespace",
-        Some(kind) => match kind {
-            Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ServiceExport => true,
-            Kind::Lease
-            | Kind::Gateway
-            | Kind::Cluster
-            | Kind::Endpoint
-            | Kind::Candidates
-            | Kind::ExportRecord
-            | Kind::Import => false,
-        },
-    }
-}
-
-fn kind_of(spec: &KindSpec) -> Option<Kind> {
-    KINDS.into_iter().find(|kind| {
+/// The object in our words; `None` for one of another kind, and for one that cannot be read: its readers tell of it. Two of
+/// our kinds are one of Kubernetes'.
+fn read(spec: &KindSpec, object: &Value) -> Option<Object> {
+    let kinds = KINDS.into_iter().filter(|kind| {
         let called = resource(*kind);
         (called.group.as_str(), called.kind.as_str()) == (spec.group.as_str(), spec.kind.as_str())
-    })
+    });
+    kinds.filter_map(|kind| convert::read(kind, object).ok().flatten()).next()
 }
 
 /// Turns accepted writes into facts.
@@ -242,9 +230,7 @@ struct Listener {
 
 impl Listener {
     fn accepted(&self, accepted: &Accepted<'_>) {
-        // An object of another kind, or one that cannot be read, is nothing in our words; its readers tell of it.
-        let Some(kind) = kind_of(accepted.spec) else { return };
-        let Ok(Some(object)) = convert::read(kind, accepted.object) else { return };
+        let Some(object) = read(accepted.spec, accepted.object) else { return };
         let change = match accepted.change {
             Changed::Created => Change::Created,
             Changed::Replaced => Change::Replaced,

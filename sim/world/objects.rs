@@ -1,10 +1,12 @@
-//! What a cluster's API holds without us: its nodes, its services with their backends, and the exports that the
-//! scenario starts with.
+//! What a cluster's API holds without us: the namespaces of the clusterset, its nodes, its services with their backends,
+//! and the exports that the scenario starts with.
 
 use super::{HostId, Layout, ServiceLayout};
+use std::collections::BTreeSet;
 use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::model::{
-    Backend, EndpointSlice, Node, Object, Port, Service, ServiceExport, ServiceKey, ServiceType,
+    Backend, EndpointSlice, Family, InternalTrafficPolicy, Namespace, Node, Object, Port, Service, ServiceExport,
+    ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort,
 };
 
 /// When the scenario starts: 2026-01-01 00:00:00 UTC.
@@ -14,7 +16,9 @@ impl Layout {
     /// The objects of a cluster's API at the start.
     #[must_use]
     pub fn objects(&self, cluster: &ClusterId) -> Vec<Object> {
-        let mut objects: Vec<Object> = Vec::new();
+        let namespaces: BTreeSet<_> = self.services().iter().map(|service| service.key.namespace.clone()).collect();
+        let mut objects: Vec<Object> =
+            namespaces.into_iter().map(|name| Object::Namespace(Namespace { name })).collect();
         for (id, node) in self.nodes_of(cluster) {
             objects.push(Object::Node(Node {
                 name: node.name.clone(),
@@ -35,20 +39,16 @@ impl Layout {
     }
 
     fn service(&self, service: &ServiceLayout) -> Service {
-        let named = service.ports.len() > 1;
-        let ports = service.ports.iter().map(|(port, protocol)| Port {
-            // Kubernetes demands names where there are several.
-            name: if named { format!("{protocol}-{port}").parse().ok() } else { None },
-            protocol: *protocol,
-            port: *port,
-            target: *port,
-        });
+        let port = |port: Port| ServicePort { target: TargetPort::Number(port.port), port };
         Service {
             key: service.key.clone(),
             service_type: ServiceType::ClusterIp,
             cluster_ips: vec![service.cluster_ip],
-            ports: ports.collect(),
-            client_ip_affinity: false,
+            families: vec![Family::of(service.cluster_ip)],
+            ports: ports(service).map(port).collect(),
+            affinity: SessionAffinity::None,
+            internal_traffic: InternalTrafficPolicy::Cluster,
+            traffic_distribution: None,
         }
     }
 
@@ -58,6 +58,7 @@ impl Layout {
         let backends = service.pods.iter().map(|pod| Backend {
             address: pod.address,
             node: self.host(pod.node).and_then(|host| host.node.as_ref()).map(|node| node.name.clone()),
+            hostname: None,
             ready: ready(pod.node),
         });
         EndpointSlice {
@@ -65,14 +66,27 @@ impl Layout {
             name: format!("{}-0", service.key.name),
             service: service.key.name.clone(),
             backends: backends.collect(),
+            ports: ports(service).collect(),
         }
     }
+}
+
+/// Pods listen where their service does.
+fn ports(service: &ServiceLayout) -> impl Iterator<Item = Port> {
+    // Kubernetes demands names where there are several.
+    let named = service.ports.len() > 1;
+    service.ports.iter().map(move |(port, protocol)| Port {
+        name: if named { format!("{protocol}-{port}").parse().ok() } else { None },
+        protocol: *protocol,
+        port: *port,
+        app_protocol: None,
+    })
 }
 
 /// The wish to export `key`, made at `created`.
 #[must_use]
 pub fn export(key: &ServiceKey, created: Wall) -> ServiceExport {
-    ServiceExport { key: key.clone(), created }
+    ServiceExport::new(key.clone(), created)
 }
 
 #[cfg(test)]
@@ -86,10 +100,17 @@ mod tests {
         let keys = |cluster: &str| -> Vec<String> {
             layout.objects(&cluster.parse().unwrap()).iter().map(|object| object.key().to_string()).collect()
         };
-        assert_eq!(keys("west"), ["Node gw-a", "Node gw-b", "Node worker"]);
+        assert_eq!(keys("west"), ["Namespace shop", "Node gw-a", "Node gw-b", "Node worker"]);
         assert_eq!(
             keys("east"),
-            ["Node gw-a", "Node worker", "Service shop/web", "EndpointSlice shop/web-0", "ServiceExport shop/web"]
+            [
+                "Namespace shop",
+                "Node gw-a",
+                "Node worker",
+                "Service shop/web",
+                "EndpointSlice shop/web-0",
+                "ServiceExport shop/web"
+            ]
         );
     }
 
@@ -109,7 +130,8 @@ mod tests {
         scenario.workloads[0].ports.push((53, tombolo_core::model::Protocol::Udp));
         let layout = Layout::of(&scenario).unwrap();
         let service = layout.service(&layout.services()[0]);
-        let names: Vec<String> = service.ports.iter().map(|port| port.name.as_ref().unwrap().to_string()).collect();
+        let names: Vec<String> =
+            service.ports.iter().map(|port| port.port.name.as_ref().unwrap().to_string()).collect();
         assert_eq!(names, ["tcp-80", "udp-53"]);
     }
 }

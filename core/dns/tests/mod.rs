@@ -5,8 +5,11 @@ mod wire;
 
 use super::client::mnemonic;
 use super::*;
-use crate::base::{ClusterId, Label};
-use crate::model::{Import, Reach, ServiceKey, ServiceType, Source};
+use crate::base::{ClusterId, Label, Wall};
+use crate::model::{
+    Family, Import, Offer, Port, Protocol, Reach, ServiceKey, ServiceType, SourceEndpoint, SourceSlice,
+};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,19 +27,73 @@ fn key(text: &str) -> ServiceKey {
     ServiceKey { namespace: Label::new(namespace).unwrap(), name: Label::new(name).unwrap() }
 }
 
-fn source(addresses: &[&str], ready: bool) -> Source {
-    Source { addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(), ready }
+fn port(name: &str, number: u16) -> Port {
+    let name = (!name.is_empty()).then(|| Label::new(name).unwrap());
+    Port { name, protocol: Protocol::Tcp, port: number, app_protocol: None }
 }
 
-fn import(name: &str, service_type: ServiceType, sources: &[(&str, Source)]) -> Import {
-    let sources = sources.iter().map(|(id, source)| (cluster(id), source.clone())).collect();
-    Import { key: key(name), service_type, ports: BTreeSet::new(), sources }
+/// What one cluster has: an endpoint for each word, an address and perhaps a host name after a `=`; in the end its ports.
+#[derive(Clone)]
+struct Source {
+    endpoints: Vec<String>,
+    ready: bool,
+    ports: Vec<Port>,
+}
+
+fn source(endpoints: &[&str], ready: bool) -> Source {
+    Source { endpoints: endpoints.iter().map(ToString::to_string).collect(), ready, ports: vec![port("http", 80)] }
+}
+
+impl Source {
+    fn slices(&self, id: &str, key: &ServiceKey) -> Vec<SourceSlice> {
+        let endpoint = |text: &String| {
+            let (address, host) = text.split_once('=').map_or((text.as_str(), None), |(a, host)| (a, Some(host)));
+            let hostname = host.map(|host| Label::new(host).unwrap());
+            SourceEndpoint { address: address.parse().unwrap(), hostname, ready: self.ready }
+        };
+        let slice = |family: Family| SourceSlice {
+            cluster: cluster(id),
+            key: key.clone(),
+            family,
+            number: 0,
+            endpoints: self.endpoints.iter().map(endpoint).filter(|e| Family::of(e.address) == family).collect(),
+            ports: self.ports.iter().cloned().collect(),
+        };
+        [Family::V4, Family::V6].map(slice).into()
+    }
+}
+
+struct Service {
+    key: ServiceKey,
+    service_type: ServiceType,
+    sources: BTreeMap<String, Source>,
+}
+
+fn import(name: &str, service_type: ServiceType, sources: &[(&str, Source)]) -> Service {
+    let sources = sources.iter().map(|(id, source)| (id.to_string(), source.clone())).collect();
+    Service { key: key(name), service_type, sources }
+}
+
+impl Service {
+    fn import(&self) -> Import {
+        let mut ports: Vec<&Port> = self.sources.values().flat_map(|source| &source.ports).collect();
+        ports.dedup_by_key(|port| &port.name);
+        Import {
+            key: self.key.clone(),
+            offer: Box::new(Offer::new(self.service_type, ports.into_iter().cloned().collect(), BTreeSet::new())),
+            sources: self.sources.keys().map(|id| (cluster(id), Wall::default())).collect(),
+        }
+    }
+
+    fn slices(&self) -> Vec<SourceSlice> {
+        self.sources.iter().flat_map(|(id, source)| source.slices(id, &self.key)).collect()
+    }
 }
 
 /// A table for the tests; each test changes what it is about.
 struct World {
     local: ClusterId,
-    imports: Vec<Import>,
+    services: Vec<Service>,
     reach: BTreeMap<ClusterId, Reach>,
     synced: bool,
 }
@@ -52,7 +109,7 @@ fn world(local: &str) -> World {
             ("west", source(&["10.101.0.10"], true)),
         ],
     );
-    World { local: cluster(local), imports: vec![web], reach: BTreeMap::new(), synced: true }
+    World { local: cluster(local), services: vec![web], reach: BTreeMap::new(), synced: true }
 }
 
 impl World {
@@ -61,7 +118,8 @@ impl World {
             zone: &Zone::default(),
             ttl: Duration::from_secs(5),
             local: &self.local,
-            imports: &self.imports,
+            imports: &self.services.iter().map(Service::import).collect::<Vec<_>>(),
+            slices: &self.services.iter().flat_map(Service::slices).collect::<Vec<_>>(),
             reach: &self.reach,
             synced: self.synced,
             serial: 7,
@@ -73,13 +131,13 @@ impl World {
         self
     }
 
-    fn with(mut self, import: Import) -> Self {
-        self.imports.push(import);
+    fn with(mut self, service: Service) -> Self {
+        self.services.push(service);
         self
     }
 
     fn source_mut(&mut self, id: &str) -> &mut Source {
-        self.imports[0].sources.get_mut(&cluster(id)).unwrap()
+        self.services[0].sources.get_mut(id).unwrap()
     }
 
     /// The reply to one query, like dig prints it.
@@ -88,7 +146,7 @@ impl World {
         dig(&respond(&self.table(), &request, &mut Picks::default()).unwrap())
     }
 
-    /// Addresses of `count` replies in a row on one socket.
+    /// What `count` replies in a row on one socket hold.
     fn ask(&self, name: &str, kind: RecordKind, count: usize) -> Vec<String> {
         let (table, mut picks) = (self.table(), Picks::default());
         let query = Query::new(name, kind).unwrap();
@@ -106,7 +164,16 @@ impl World {
 fn text(data: &Data) -> String {
     match data {
         Data::Address(address) => address.to_string(),
-        Data::Version | Data::Soa => format!("{data:?}"),
+        Data::Srv(Srv { port, target, addresses, .. }) => {
+            let target = match target {
+                Target::Service => "*".into(),
+                Target::Cluster(cluster) => cluster.to_string(),
+                Target::Host(host, cluster) => format!("{host}.{cluster}"),
+            };
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            format!("{target}:{port}[{}]", addresses.join(","))
+        }
+        Data::Version | Data::Soa | Data::Ns => format!("{data:?}"),
     }
 }
 

@@ -96,18 +96,18 @@ fn another_family_or_type_is_empty_and_never_a_denial_b61() {
 #[test]
 fn both_families_are_answered_from_the_same_cluster() {
     let mut world = world("east");
-    world.source_mut("east").addresses.push("fd00:102::10".parse().unwrap());
+    world.source_mut("east").endpoints.push("fd00:102::10".into());
     assert_eq!(world.ask(WEB, RecordKind::A, 1), ["10.102.0.10"]);
     assert_eq!(world.ask(WEB, RecordKind::Aaaa, 1), ["fd00:102::10"]);
-    world.source_mut("west").addresses.push("fd00:101::10".parse().unwrap());
-    world.source_mut("east").addresses.pop();
+    world.source_mut("west").endpoints.push("fd00:101::10".into());
+    world.source_mut("east").endpoints.pop();
     assert_eq!(world.ask(WEB, RecordKind::Aaaa, 1), ["NoData"], "no client is drawn away by the other family");
 }
 
 #[test]
 fn a_turn_is_not_spent_on_a_cluster_without_that_family() {
     let mut world = world("south");
-    world.source_mut("west").addresses = vec!["fd00:101::10".parse().unwrap()];
+    world.source_mut("west").endpoints = vec!["fd00:101::10".into()];
     assert_eq!(world.ask(WEB, RecordKind::Aaaa, 3), ["fd00:101::10"; 3]);
     assert!(world.ask(WEB, RecordKind::A, 4).iter().all(|a| a.starts_with("10.")));
 }
@@ -121,9 +121,14 @@ fn any_gives_one_of_the_types_that_exist() {
 #[test]
 fn the_zone_tells_its_version_and_authority() {
     insta::assert_snapshot!(
-        [("dns-version.clusterset.local", RecordKind::Txt), ("clusterset.local", RecordKind::Soa)]
-            .map(|(name, kind)| world("east").dig(name, kind))
-            .join("\n")
+        [
+            ("dns-version.clusterset.local", RecordKind::Txt),
+            ("clusterset.local", RecordKind::Soa),
+            ("clusterset.local", RecordKind::Ns),
+            ("ns.dns.clusterset.local", RecordKind::A),
+        ]
+        .map(|(name, kind)| world("east").dig(name, kind))
+        .join("\n")
     );
 }
 
@@ -177,7 +182,7 @@ fn a_headless_name_with_nothing_ready_does_not_exist() {
     assert_eq!(lost.ask(&format!("south.{DB}"), RecordKind::A, 1), ["NoSuchName"]);
     assert_eq!(lost.ask(&format!("west.{DB}"), RecordKind::A, 1), ["NoSuchName"]);
     let mut none = lost;
-    none.imports[1].sources.remove(&cluster("east"));
+    none.services[1].sources.remove("east");
     assert_eq!(none.ask(DB, RecordKind::A, 1), ["NoSuchName"]);
     assert_eq!(none.ask(DB, RecordKind::Aaaa, 1), ["NoSuchName"]);
 }
@@ -197,6 +202,114 @@ fn two_names_that_share_their_letters_do_not_share_addresses_b40() {
     assert_eq!(world.ask("b.a.c.svc.clusterset.local", RecordKind::A, 1), ["NoSuchName"]);
 }
 
+// Services with ports, and hosts.
+
+const HTTP: &str = "_http._tcp.web.shop.svc.clusterset.local";
+
+#[test]
+fn each_named_port_has_an_srv_record_that_points_to_the_service() {
+    insta::assert_snapshot!(
+        [world("east").dig(HTTP, RecordKind::Srv), world("east").dig(WEB, RecordKind::Srv)].join("\n")
+    );
+    assert_eq!(world("east").ask(HTTP, RecordKind::A, 1), ["NoData"]);
+    assert_eq!(world("east").ask(HTTP, RecordKind::Any, 1), ["*:80[10.102.0.10]"]);
+}
+
+#[test]
+fn a_port_leads_to_clusters_that_have_it_and_no_further() {
+    let mut world = world("south");
+    world.source_mut("west").ports = vec![port("metrics", 9090)];
+    let metrics = "_metrics._tcp.web.shop.svc.clusterset.local";
+    assert_eq!(world.ask(metrics, RecordKind::Srv, 3), ["*:9090[10.101.0.10]"; 3]);
+    let http: BTreeSet<String> = world.ask(HTTP, RecordKind::Srv, 4).into_iter().collect();
+    assert_eq!(http, ["*:80[10.102.0.10]".to_string(), "*:80[10.103.0.10]".to_string()].into());
+    assert_eq!(world.lost("west").ask(metrics, RecordKind::Srv, 1), ["NoData"], "the name is there, nothing healthy");
+}
+
+#[test]
+fn a_port_of_one_cluster_can_be_asked_for() {
+    let world = world("east");
+    let of = |cluster: &str| world.ask(&format!("_http._tcp.{cluster}.{WEB}"), RecordKind::Srv, 1).remove(0);
+    assert_eq!(of("west"), "west:80[10.101.0.10]");
+    assert_eq!(of("north.eu"), "north.eu:80[10.103.0.10]");
+    assert_eq!(of("south"), "NoSuchName");
+    assert_eq!(world.ask(&format!("west.{WEB}"), RecordKind::Srv, 1), ["west:80[10.101.0.10]"]);
+}
+
+#[test]
+fn an_unknown_port_does_not_exist_but_what_is_between_names_does() {
+    let world = world("east");
+    let ask = |name: &str| world.ask(&format!("{name}.{WEB}"), RecordKind::Srv, 1).remove(0);
+    assert_eq!(["_tcp", "_tcp.west"].map(ask), ["NoData", "NoData"]);
+    assert_eq!(["_udp", "_web._tcp", "_http._udp", "_http"].map(ask), ["NoSuchName"; 4]);
+}
+
+fn stateful() -> World {
+    world("east").with(import(
+        "db.shop",
+        ServiceType::Headless,
+        &[
+            ("east", source(&["10.2.1.5=db-0", "fd00:2::5=db-0", "10.2.1.6=db-1"], true)),
+            ("north.eu", source(&["10.3.1.5=db-0", "10.3.1.6", "fd00:3::"], true)),
+        ],
+    ))
+}
+
+#[test]
+fn each_host_of_a_headless_service_has_a_name_and_srv_records_point_to_it_b55() {
+    let world = stateful();
+    insta::assert_snapshot!(world.dig(&format!("_http._tcp.{DB}"), RecordKind::Srv));
+    let request = question(7, &format!("_http._tcp.{DB}"), RecordKind::Srv).unwrap();
+    let reply = Message::from_vec(&respond(&world.table(), &request, &mut Picks::default()).unwrap()).unwrap();
+    assert_eq!(reply.answers.len(), 5);
+    for record in &reply.answers {
+        let hickory_proto::rr::RData::SRV(srv) = &record.data else { panic!("{record}") };
+        let of = |kind| world.ask(&srv.target.to_utf8(), kind, 1).remove(0);
+        let told = reply.additionals.iter().filter(|a| a.name == srv.target).map(|a| a.data.ip_addr().unwrap());
+        let found = [of(RecordKind::A), of(RecordKind::Aaaa)].into_iter().filter(|answer| answer != "NoData");
+        let told: BTreeSet<String> = told.map(|address| address.to_string()).collect();
+        assert_eq!(told, found.collect::<BTreeSet<_>>(), "{}, asked literally", srv.target);
+    }
+}
+
+#[test]
+fn equal_hosts_of_two_clusters_have_different_names() {
+    let ask = |name: &str, kind| stateful().ask(&format!("{name}.{DB}"), kind, 1).remove(0);
+    assert_eq!(ask("db-0.east", RecordKind::A), "10.2.1.5");
+    assert_eq!(ask("db-0.east", RecordKind::Aaaa), "fd00:2::5");
+    assert_eq!(ask("db-0.north.eu", RecordKind::A), "10.3.1.5");
+    assert_eq!(ask("db-1.east", RecordKind::Aaaa), "NoData");
+    assert_eq!(ask("db-2.east", RecordKind::A), "NoSuchName");
+}
+
+#[test]
+fn a_host_without_a_name_is_called_by_its_address() {
+    let ask = |name: &str, kind| stateful().ask(&format!("{name}.{DB}"), kind, 1).remove(0);
+    assert_eq!(ask("10-3-1-6.north.eu", RecordKind::A), "10.3.1.6");
+    assert_eq!(ask("fd00-3--0.north.eu", RecordKind::Aaaa), "fd00:3::");
+}
+
+#[test]
+fn two_pods_that_share_a_host_name_are_both_answered() {
+    let world = world("east").with(import(
+        "db.shop",
+        ServiceType::Headless,
+        &[("east", source(&["10.2.1.5=db", "10.2.1.6=db"], true))],
+    ));
+    assert_eq!(world.ask(&format!("db.east.{DB}"), RecordKind::A, 1), ["10.2.1.5 10.2.1.6"]);
+}
+
+#[test]
+fn what_does_not_fit_beside_the_answer_is_left_out_without_a_word() {
+    let many: Vec<String> = (0..14).map(|i| format!("10.2.1.{i}=a-rather-long-host-name-{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let world = world("east").with(import("db.shop", ServiceType::Headless, &[("east", source(&many, true))]));
+    let request = question(7, &format!("_http._tcp.{DB}"), RecordKind::Srv).unwrap();
+    let reply = Message::from_vec(&respond(&world.table(), &request, &mut Picks::default()).unwrap()).unwrap();
+    assert_eq!((reply.answers.len(), reply.metadata.truncation), (14, false));
+    assert!(reply.additionals.len() < 14);
+}
+
 // Tables.
 
 #[test]
@@ -212,11 +325,9 @@ fn tables_differ_in_what_they_say_and_not_in_their_number() {
 fn a_table_changed_service_by_service_is_the_one_built_from_all() {
     let full = world("east").with(import("db.data", ServiceType::Headless, &[("west", source(&["10.1.1.5"], true))]));
     let one = world("east").table();
-    let grown = one.with_service(&key("db.data"), full.imports.last(), &full.local, &full.reach);
+    let (db, slices) = (full.services[1].import(), full.services[1].slices());
+    let grown = one.with_service(&db.key, Some(&db), &slices, &full.local, &full.reach);
     assert_eq!(grown, full.table());
-    assert_eq!(
-        grown.with_service(&key("db.data"), None, &full.local, &full.reach),
-        one,
-        "its namespace is gone as well"
-    );
+    let again = grown.with_service(&db.key, None, &[], &full.local, &full.reach);
+    assert_eq!(again, one, "its namespace is gone as well");
 }

@@ -5,12 +5,16 @@ mod world;
 use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Rng, drain};
-use crate::model::{ApiError, Version, Write};
+use crate::model::{Version, Write};
 use crate::sync::ABSENCE;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use core::time::Duration;
 use proptest::prelude::*;
-use world::{World, exported, import_of, key_of, record_of, service, slice};
+use world::{
+    World, export, exported, headless, import_of, key_of, namespace, pods, record_of, service, slice, source_slice,
+    summary_of,
+};
 
 #[test]
 fn an_export_becomes_a_record_at_the_broker_and_an_import_in_every_cluster() {
@@ -118,6 +122,7 @@ fn a_broker_that_lost_its_data_takes_nothing_away_and_is_filled_again() {
     world.put("east", exported("web", "10.102.0.10"));
     world.run();
     let before = world.writes("west", Api::Local);
+    assert_eq!(world.slices("west"), 1);
     world.empty_broker();
     world.run_for(Duration::from_secs(60));
     assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
@@ -126,19 +131,59 @@ fn a_broker_that_lost_its_data_takes_nothing_away_and_is_filled_again() {
 }
 
 #[test]
-fn what_a_silent_cluster_had_at_a_broker_that_lost_its_data_stays_until_the_cluster_speaks_there_again() {
+fn what_a_silent_cluster_had_at_a_broker_that_lost_its_data_stays_until_its_discovery_says_that_all_is_there() {
     let mut world = World::of(&["east", "west"]);
     world.put("east", exported("web", "10.102.0.10"));
     world.run();
-    world.cut_broker("east");
+    world.stop("east");
     world.empty_broker();
     world.run_for(Duration::from_secs(600));
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
-    world.speak("east");
+    world.put_broker(summary_of("east", 9_999));
     world.run_for(ABSENCE - Duration::from_secs(1));
-    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its discovery may be a little later");
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its records may be shown a little later");
     world.run_for(Duration::from_secs(2));
-    assert_eq!(world.import("west", "web"), None);
+    assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
+}
+
+#[test]
+fn a_broker_restored_from_an_old_backup_takes_nothing_away_and_what_it_brings_back_goes_again() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("old", "10.102.0.9"));
+    world.run();
+    let backup = world.back_up_broker();
+    world.put("east", exported("web", "10.102.0.10"));
+    world.delete("east", &key_of(Kind::ServiceExport, "old"));
+    world.run();
+    world.stop("east");
+    world.restore_broker(backup);
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its summary is older than one seen before");
+    world.start("east");
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    assert_eq!(world.import("west", "old"), None);
+}
+
+#[test]
+fn a_summary_is_written_when_all_is_there_and_once_for_many_changes() {
+    let mut world = World::of(&["east"]);
+    world.run();
+    let summaries = |world: &World| {
+        world.writes("east", Api::Broker).iter().filter(|write| write.contains("ExportSummary")).count()
+    };
+    assert_eq!(summaries(&world), 1);
+    for number in 0..50 {
+        world.put("east", exported(&alloc::format!("web-{number}"), "10.102.0.10"));
+    }
+    world.run();
+    assert_eq!(world.broker().len(), 50);
+    let before = summaries(&world);
+    assert!(before < 25, "{before}");
+    world.put("east", vec![slice("web-0", "web-0", false)]);
+    world.run();
+    assert_eq!(summaries(&world), before, "readiness is no coming or going");
 }
 
 #[test]
@@ -170,18 +215,27 @@ fn an_export_counts_in_the_own_cluster_only_once_it_is_published() {
 }
 
 #[test]
-fn only_own_records_are_ever_written_at_the_broker() {
+fn only_own_objects_are_ever_written_at_the_broker() {
     let mut world = World::of(&["west"]);
-    world.put_broker(record_of("east", "web", "10.102.0.10"));
+    world.put_broker(record_of("east", "web"));
+    world.put_broker(source_slice("east", "web", "10.102.0.10"));
     world.put("west", exported("web", "10.101.0.10"));
     world.run();
     world.delete("west", &key_of(Kind::ServiceExport, "web"));
     world.run();
     assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
-    assert_eq!(
-        world.writes("west", Api::Broker),
-        ["create ExportRecord west.web.shop", "delete ExportRecord west.web.shop"]
-    );
+    let slice = source_slice("west", "web", "10.101.0.10").key();
+    let written: BTreeSet<String> = world.writes("west", Api::Broker).into_iter().collect();
+    let expected = [
+        "create ExportRecord west.web.shop".into(),
+        "create ExportSummary west".into(),
+        alloc::format!("create {slice}"),
+        "delete ExportRecord west.web.shop".into(),
+        alloc::format!("delete {slice}"),
+        "replace ExportSummary west".into(),
+    ];
+    assert_eq!(written, expected.into());
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
 }
 
 #[test]
@@ -218,7 +272,8 @@ fn what_others_delete_or_damage_is_put_right() {
     world.put("east", exported("web", "10.102.0.10"));
     world.run();
     world.delete("west", &key_of(Kind::Import, "web"));
-    world.put_broker(record_of("east", "web", "10.99.0.1"));
+    world.put_broker(source_slice("east", "web", "10.99.0.1"));
+    world.put("west", vec![source_slice("east", "web", "10.99.0.2")]);
     world.run();
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
 }
@@ -226,9 +281,9 @@ fn what_others_delete_or_damage_is_put_right() {
 #[test]
 fn an_import_left_behind_by_nobody_is_removed() {
     let mut world = World::of(&["west"]);
-    world.put("west", vec![import_of("web")]);
+    world.put("west", vec![import_of("web", "west"), source_slice("west", "web", "10.101.0.10")]);
     world.run();
-    assert_eq!(world.import("west", "web"), None);
+    assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
 }
 
 #[test]
@@ -247,17 +302,97 @@ fn with_no_change_in_the_world_nothing_is_written() {
 }
 
 #[test]
-fn a_write_that_fails_is_tried_again_with_pauses_b41() {
+fn what_is_in_a_namespace_that_is_not_here_is_imported_when_it_appears_and_not_tried_before_b41() {
     let mut world = World::of(&["east", "west"]);
-    world.refuse_namespace("west", true);
+    world.delete("west", &namespace().key());
+    world.run();
+    let quiet = world.writes("west", Api::Local);
     world.put("east", exported("web", "10.102.0.10"));
     world.run_for(Duration::from_secs(60));
-    let tries = world.writes("west", Api::Local).len();
-    assert!((18..30).contains(&tries), "{tries} tries in a minute");
-    assert_eq!(world.import("west", "web"), None);
-    world.refuse_namespace("west", false);
-    world.run_for(Duration::from_secs(10));
+    assert_eq!((world.import("west", "web"), world.writes("west", Api::Local)), (None, quiet));
+    world.put("west", vec![namespace()]);
+    world.run();
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    // The namespace goes with all that is in it, and comes back empty.
+    world.delete("west", &namespace().key());
+    for object in [import_of("web", "east"), source_slice("east", "web", "10.102.0.10")] {
+        world.delete("west", &object.key());
+    }
+    world.run();
+    assert_eq!(world.import("west", "web"), None);
+    world.put("west", vec![namespace()]);
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    assert_eq!(world.sources("east", "web"), ["east 10.102.0.10 ready"], "nothing of it reached the others");
+}
+
+#[test]
+fn a_headless_service_is_found_at_its_pods_of_all_clusters() {
+    let mut world = World::of(&["east", "west"]);
+    let pods_of = |pods_at: &[(&str, bool)]| vec![headless("db"), pods("db", "db", pods_at), export("db", 1_000)];
+    world.put("east", pods_of(&[("10.2.1.5", true), ("10.2.1.6", false)]));
+    world.put("west", pods_of(&[("10.1.1.5", true)]));
+    world.run();
+    for cluster in ["east", "west"] {
+        let sources = ["east 10.2.1.5 ready, 10.2.1.6 not ready", "west 10.1.1.5 ready"];
+        assert_eq!(world.sources(cluster, "db"), sources, "{cluster}");
+    }
+    world.put("east", vec![pods("db", "db", &[])]);
+    world.run();
+    assert_eq!(world.sources("west", "db"), ["east ", "west 10.1.1.5 ready"]);
+    assert_eq!(world.slices("west"), 1);
+}
+
+#[test]
+fn an_export_says_what_became_of_it() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", vec![export("web", 1_000)]);
+    world.run();
+    assert_eq!(world.conditions("east", "web"), ["Valid=False NoService", "Ready=False Pending"]);
+    world.cut_broker("east");
+    world.put("east", exported("web", "10.102.0.10").into_iter().take(2).collect());
+    world.run();
+    assert_eq!(world.conditions("east", "web"), ["Valid=True Valid", "Ready=False Pending"]);
+    world.heal_broker("east");
+    world.run();
+    let fine = ["Valid=True Valid", "Ready=True Exported", "Conflict=False NoConflicts"];
+    assert_eq!(world.conditions("east", "web"), fine);
+    world.put("west", vec![headless("web"), pods("web", "web", &[]), export("web", 2_000)]);
+    world.run();
+    let conflict = ["Valid=True Valid", "Ready=True Exported", "Conflict=True TypeConflict"];
+    for cluster in ["east", "west"] {
+        assert_eq!(world.conditions(cluster, "web"), conflict, "on both exports (B42): {cluster}");
+        assert_eq!(world.sources(cluster, "web"), ["east 10.102.0.10 ready"]);
+    }
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert_eq!(world.conditions("west", "web"), fine, "it is over with the older export");
+    assert_eq!(world.sources("east", "web"), ["west "]);
+}
+
+#[test]
+fn an_export_that_is_taken_back_and_made_again_is_a_new_one() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", vec![headless("web"), export("web", 1_500)]);
+    world.run();
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.put("east", vec![export("web", 3_000)]);
+    world.run();
+    assert_eq!(world.sources("east", "web"), ["west "], "the other one is older now");
+    assert_eq!(world.conditions("east", "web")[2], "Conflict=True TypeConflict");
+}
+
+#[test]
+fn a_refusal_of_the_broker_is_shown_and_ends_with_it() {
+    let mut world = World::of(&["east"]);
+    world.refuse_at_broker(Some("quota exceeded"));
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    assert_eq!(world.conditions("east", "web"), ["Valid=True Valid", "Ready=False Failed"]);
+    world.refuse_at_broker(None);
+    world.run();
+    assert_eq!(world.conditions("east", "web")[1], "Ready=True Exported");
 }
 
 #[test]
@@ -285,6 +420,7 @@ fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
 
 fn any_object(rng: &mut Rng, kind: Kind) -> Object {
     let name = pick(rng, &["web", "api"]);
+    let cluster = pick(rng, &["east", "west"]);
     let mut exported = exported(name, pick(rng, &["10.102.0.10", "10.102.0.11"]));
     if kind == Kind::ServiceExport {
         exported.swap_remove(2)
@@ -293,9 +429,15 @@ fn any_object(rng: &mut Rng, kind: Kind) -> Object {
     } else if kind == Kind::EndpointSlice {
         slice(pick(rng, &["web", "api"]), name, rng.chance(500_000))
     } else if kind == Kind::Import {
-        import_of(name)
+        import_of(name, cluster)
+    } else if kind == Kind::Namespace {
+        namespace()
+    } else if kind == Kind::SourceSlice {
+        source_slice(cluster, name, pick(rng, &["10.102.0.10", "10.101.0.10"]))
+    } else if kind == Kind::ExportSummary {
+        summary_of(cluster, rng.below(5))
     } else {
-        record_of(pick(rng, &["east", "west"]), name, pick(rng, &["10.102.0.10", "10.101.0.10"]))
+        record_of(cluster, name)
     }
 }
 
@@ -353,7 +495,7 @@ impl Subject for AnyApis {
 
     fn begin(rng: &mut Rng) -> (Self, Discovery) {
         let mut machine = Discovery::new(ClusterId::new("east").unwrap(), rng.bits());
-        // Few lives are long enough to complete five listings by chance.
+        // Few lives are long enough to complete nine listings by chance.
         if rng.chance(800_000) {
             for (api, kind) in machine.watches() {
                 machine.handle(Input::Watched(*api, WatchEvent::Synced(*kind)), Instant::ZERO);
@@ -396,6 +538,7 @@ proptest! {
             for service in everything.services() {
                 everything.judge(&service);
             }
+            everything.summarise();
             prop_assert_eq!(drain(&mut everything), vec![]);
             prop_assert!(everything == machine, "{:#?}\nbut everything gives\n{:#?}", machine.writer, everything.writer);
         }

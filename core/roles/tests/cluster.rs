@@ -3,9 +3,9 @@
 use crate::base::{ClusterId, Epoch, Instant, NodeName, Slot};
 use crate::base::{Label, Wall};
 use crate::model::{
-    Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, EndpointSlice,
-    Gateway as Card, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport, ServiceKey, ServiceType, Version,
-    WatchEvent, Write,
+    Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, EndpointSlice, Family,
+    Gateway as Card, InternalTrafficPolicy, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport,
+    ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort, Version, WatchEvent, Write,
 };
 use crate::paths::SlotSet;
 use crate::paths::register::{PairSet, Register};
@@ -156,22 +156,30 @@ pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Obj
 
 pub fn web() -> [Object; 3] {
     let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-    let backend = |address: [u8; 4], ready| Backend { address: IpAddr::from(address), node: None, ready };
+    let backend =
+        |address: [u8; 4], ready| Backend { address: IpAddr::from(address), node: None, hostname: None, ready };
     [
         Object::Service(Service {
             key: key.clone(),
             service_type: ServiceType::ClusterIp,
             cluster_ips: vec![IpAddr::from([10, 101, 0, 10])],
-            ports: vec![Port { name: None, protocol: Protocol::Tcp, port: 80, target: 8080 }],
-            client_ip_affinity: false,
+            families: vec![Family::V4],
+            ports: vec![ServicePort {
+                port: Port { name: None, protocol: Protocol::Tcp, port: 80, app_protocol: None },
+                target: TargetPort::Number(8080),
+            }],
+            affinity: SessionAffinity::None,
+            internal_traffic: InternalTrafficPolicy::Cluster,
+            traffic_distribution: None,
         }),
         Object::EndpointSlice(EndpointSlice {
             namespace: key.namespace.clone(),
             name: "web-1".into(),
             service: key.name.clone(),
             backends: vec![backend([10, 1, 3, 10], true), backend([10, 1, 3, 11], false)],
+            ports: vec![],
         }),
-        Object::ServiceExport(ServiceExport { key, created: Wall::from_unix_secs(1) }),
+        Object::ServiceExport(ServiceExport::new(key, Wall::from_unix_secs(1))),
     ]
 }
 

@@ -1,22 +1,29 @@
-//! What a cluster has without us: nodes, services, slices, and the Lease.
+//! What a cluster has without us: namespaces, nodes, services, and the Lease.
 
-use super::EPOCH;
 use super::field::{ConvertError, at, epoch, epoch_note, micro_time, noted, parse, parse_all, shaped, text, wall};
+use super::{EPOCH, offer};
 use k8s_openapi::api::coordination::v1::Lease as KubeLease;
-use k8s_openapi::api::core::v1::{Node as KubeNode, Service as KubeService, ServicePort};
-use k8s_openapi::api::discovery::v1::{Endpoint as KubeEndpoint, EndpointSlice as KubeSlice};
+use k8s_openapi::api::core::v1::{Node as KubeNode, Service as KubeService, ServicePort as KubePort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
 use tombolo_core::base::Wall;
-use tombolo_core::model::{Backend, EndpointSlice, Lease, Node, Port, Protocol, Service, ServiceKey, ServiceType};
+use tombolo_core::model::{
+    Family, Lease, Namespace, Node, Port, Protocol, Service, ServiceKey, ServicePort, ServiceType, TargetPort,
+};
 
 /// Label of nodes that may be gateways (R27).
 const GATEWAY_LABEL: &str = "submariner.io/gateway";
-/// Label of slices: their service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+pub fn read_namespace(value: &Value) -> Result<Namespace, ConvertError> {
+    Ok(Namespace { name: parse("metadata.name", text(value, "metadata.name")?)? })
+}
+
+pub fn write_namespace(_: &Namespace) -> Value {
+    json!({ "metadata": {} })
+}
 
 pub fn read_node(value: &Value) -> Result<Node, ConvertError> {
     let node: KubeNode = shaped(value)?;
@@ -61,17 +68,32 @@ pub fn read_service(value: &Value) -> Result<Service, ConvertError> {
         _ if headless => ServiceType::Headless,
         _ => ServiceType::ClusterIp,
     };
+    let cluster_ips = if headless { Vec::new() } else { parse_all("spec.clusterIPs", &addresses)? };
+    let families = match spec.ip_families {
+        Some(families) => {
+            families.iter().map(|text| offer::family("spec.ipFamilies", text)).collect::<Result<_, _>>()?
+        }
+        None => cluster_ips.iter().copied().map(Family::of).collect(),
+    };
+    let timeout_s = spec.session_affinity_config.and_then(|config| config.client_ip?.timeout_seconds);
+    let timeout_s = timeout_s.and_then(|timeout_s| u32::try_from(timeout_s).ok());
     let ports = spec.ports.unwrap_or_default();
     Ok(Service {
         key: service_key(value)?,
         service_type,
-        cluster_ips: if headless { Vec::new() } else { parse_all("spec.clusterIPs", &addresses)? },
+        cluster_ips,
+        families,
         ports: ports
             .iter()
             .enumerate()
             .filter_map(|(i, port)| read_port(i, port).transpose())
             .collect::<Result<_, _>>()?,
-        client_ip_affinity: spec.session_affinity.as_deref() == Some("ClientIP"),
+        affinity: offer::affinity("spec.sessionAffinity", spec.session_affinity.as_deref(), timeout_s)?,
+        internal_traffic: offer::internal_traffic(
+            "spec.internalTrafficPolicy",
+            spec.internal_traffic_policy.as_deref(),
+        )?,
+        traffic_distribution: spec.traffic_distribution.filter(|text| !text.is_empty()),
     })
 }
 
@@ -84,17 +106,20 @@ pub(super) fn service_key(value: &Value) -> Result<ServiceKey, ConvertError> {
 }
 
 /// `None` for SCTP, which is not carried.
-fn read_port(i: usize, port: &ServicePort) -> Result<Option<Port>, ConvertError> {
+fn read_port(i: usize, port: &KubePort) -> Result<Option<ServicePort>, ConvertError> {
     let field = |name: &str| format!("spec.ports[{i}].{name}");
     let Some(protocol) = protocol(&field("protocol"), port.protocol.as_deref())? else { return Ok(None) };
     let number = port_number(&field("port"), port.port)?;
     let target = match &port.target_port {
-        None | Some(IntOrString::Int(0)) => number,
-        Some(IntOrString::Int(target)) => port_number(&field("targetPort"), *target)?,
-        // A name means another number in each pod: only the slices know. Pods mostly listen where the service does.
-        Some(IntOrString::String(text)) => text.parse().unwrap_or(number),
+        None | Some(IntOrString::Int(0)) => TargetPort::Number(number),
+        Some(IntOrString::Int(target)) => TargetPort::Number(port_number(&field("targetPort"), *target)?),
+        Some(IntOrString::String(text)) => {
+            text.parse().map_or_else(|_| TargetPort::Named(text.clone()), TargetPort::Number)
+        }
     };
-    Ok(Some(Port { name: port_name(&field("name"), port.name.as_deref())?, protocol, port: number, target }))
+    let name = port_name(&field("name"), port.name.as_deref())?;
+    let app_protocol = port.app_protocol.clone().filter(|text| !text.is_empty());
+    Ok(Some(ServicePort { port: Port { name, protocol, port: number, app_protocol }, target }))
 }
 
 pub(super) fn port_number(field: &str, number: i32) -> Result<u16, ConvertError> {
@@ -139,63 +164,28 @@ pub fn write_service(service: &Service) -> Value {
             service.cluster_ips.iter().map(ToString::to_string).collect()
         }
     };
-    let port = |port: &Port| {
-        let protocol = protocol_name(port.protocol);
-        json!({ "name": port.name, "protocol": protocol, "port": port.port, "targetPort": port.target })
+    let port = |port: &ServicePort| {
+        let mut json = offer::port_json(&port.port);
+        json["targetPort"] = match &port.target {
+            TargetPort::Number(number) => json!(number),
+            TargetPort::Named(name) => json!(name),
+        };
+        json
     };
+    let (affinity, timeout_s) = offer::affinity_text(service.affinity);
+    let config = timeout_s.map(|timeout_s| json!({ "clientIP": { "timeoutSeconds": timeout_s } }));
     json!({
         "spec": {
             "type": kind,
             "clusterIP": addresses.first(),
             "clusterIPs": addresses,
+            "ipFamilies": service.families.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "ports": service.ports.iter().map(port).collect::<Vec<_>>(),
-            "sessionAffinity": if service.client_ip_affinity { "ClientIP" } else { "None" },
+            "sessionAffinity": affinity,
+            "sessionAffinityConfig": config,
+            "internalTrafficPolicy": offer::internal_traffic_text(service.internal_traffic),
+            "trafficDistribution": service.traffic_distribution,
         },
-    })
-}
-
-/// `None` for a slice of no service of this cluster, or of names instead of addresses.
-pub fn read_slice(value: &Value) -> Result<Option<EndpointSlice>, ConvertError> {
-    let slice: KubeSlice = shaped(value)?;
-    let Some(service) = noted(value, "labels", SERVICE_NAME) else { return Ok(None) };
-    if slice.address_type == "FQDN" {
-        return Ok(None);
-    }
-    let backends = slice.endpoints.iter().enumerate().filter_map(|(i, endpoint)| read_backend(i, endpoint).transpose());
-    Ok(Some(EndpointSlice {
-        namespace: parse("metadata.namespace", text(value, "metadata.namespace")?)?,
-        name: text(value, "metadata.name")?.into(),
-        service: parse(format!("label {SERVICE_NAME}"), service)?,
-        backends: backends.collect::<Result<_, _>>()?,
-    }))
-}
-
-fn read_backend(i: usize, endpoint: &KubeEndpoint) -> Result<Option<Backend>, ConvertError> {
-    // Consumers take the first address (discovery/v1).
-    let Some(address) = endpoint.addresses.first() else { return Ok(None) };
-    let ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true);
-    let node = endpoint.node_name.as_deref();
-    Ok(Some(Backend {
-        address: parse(format!("endpoints[{i}].addresses[0]"), address)?,
-        node: node.map(|node| parse(format!("endpoints[{i}].nodeName"), node)).transpose()?,
-        ready,
-    }))
-}
-
-pub fn write_slice(slice: &EndpointSlice) -> Value {
-    let ipv6 = slice.backends.first().is_some_and(|backend| backend.address.is_ipv6());
-    let endpoint = |backend: &Backend| {
-        json!({
-            "addresses": [backend.address],
-            "conditions": { "ready": backend.ready },
-            "nodeName": backend.node,
-        })
-    };
-    json!({
-        "metadata": { "labels": { SERVICE_NAME: slice.service } },
-        "addressType": if ipv6 { "IPv6" } else { "IPv4" },
-        "endpoints": slice.backends.iter().map(endpoint).collect::<Vec<_>>(),
-        "ports": [],
     })
 }
 

@@ -1,114 +1,139 @@
 //! `multicluster.x-k8s.io`: ServiceExport and ServiceImport.
 
-use super::cluster::{list, port_name, port_number, protocol, protocol_name, service_key};
-use super::field::{ConvertError, WithSpec, created, noted, parse, shaped};
-use super::{SOURCES, TARGET_PORTS};
+use super::cluster::{list, service_key};
+use super::field::{ConvertError, WithSpec, at, created, noted, parse, shaped, text, wall};
+use super::offer::{self, Notes, OfferSpec};
+use super::{EXPORTED, SOURCES};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use tombolo_core::base::ClusterId;
-use tombolo_core::model::{Import, Port, ServiceExport, ServiceType, Source};
+use std::collections::BTreeMap;
+use tombolo_core::base::{ClusterId, Wall};
+use tombolo_core::model::{Condition, ConditionType, Import, ServiceExport};
 
 pub fn read_export(value: &Value) -> Result<ServiceExport, ConvertError> {
-    Ok(ServiceExport { key: service_key(value)?, created: created(value)? })
+    let mut conditions = BTreeMap::new();
+    for (i, condition) in list(value, "status.conditions")?.iter().enumerate() {
+        let Some(about) = condition_type(condition) else { continue };
+        let of = |name: &str| text(condition, name).unwrap_or_default();
+        let field = format!("status.conditions[{i}].lastTransitionTime");
+        conditions.insert(
+            about,
+            Condition {
+                status: match of("status") {
+                    "True" => Some(true),
+                    "False" => Some(false),
+                    _ => None,
+                },
+                reason: of("reason").into(),
+                message: of("message").into(),
+                since: wall(&field, parse(field.clone(), of("lastTransitionTime"))?)?,
+            },
+        );
+    }
+    Ok(ServiceExport {
+        key: service_key(value)?,
+        created: created(value)?,
+        labels: texts(value, "spec.exportedLabels")?,
+        annotations: texts(value, "spec.exportedAnnotations")?,
+        conditions,
+    })
 }
 
+fn texts(value: &Value, path: &str) -> Result<BTreeMap<String, String>, ConvertError> {
+    let Some(map) = at(value, path) else { return Ok(BTreeMap::new()) };
+    serde_json::from_value(map.clone()).map_err(|error| ConvertError::bad(path, map, error))
+}
+
+/// Which of ours a condition is.
+fn condition_type(condition: &Value) -> Option<ConditionType> {
+    let name = condition["type"].as_str()?;
+    ConditionType::ALL.into_iter().find(|about| about.to_string() == name)
+}
+
+/// With the creation and the spec, for those who stand in for users: the hand writes only the status.
 pub fn write_export(export: &ServiceExport) -> Value {
-    // Servers set this themselves when a user creates the export.
-    let secs = i64::try_from(export.created.unix_secs()).unwrap_or(i64::MAX);
-    let stamp = Timestamp::from_second(secs).map(|stamp| stamp.to_string()).ok();
-    json!({ "metadata": { "creationTimestamp": stamp } })
+    let status = |status: Option<bool>| status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
+    let condition = |(about, condition): (&ConditionType, &Condition)| {
+        json!({
+            "type": about.to_string(),
+            "status": status(condition.status),
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": timestamp(condition.since),
+        })
+    };
+    json!({
+        "metadata": { "creationTimestamp": timestamp(export.created) },
+        "spec": { "exportedLabels": export.labels, "exportedAnnotations": export.annotations },
+        "status": { "conditions": export.conditions.iter().map(condition).collect::<Vec<_>>() },
+    })
 }
 
-#[derive(Deserialize)]
-struct ImportSpec {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    ports: Vec<ImportPort>,
+/// RFC 3339, whole seconds.
+fn timestamp(wall: Wall) -> Option<String> {
+    let secs = i64::try_from(wall.unix_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(secs).map(|stamp| stamp.to_string()).ok()
 }
 
-#[derive(Deserialize)]
-struct ImportPort {
-    name: Option<String>,
-    protocol: Option<String>,
-    port: i32,
-}
-
-/// One exporting cluster, in our annotation.
-#[derive(Serialize, Deserialize)]
-struct SourceNote {
-    addresses: Vec<IpAddr>,
-    ready: bool,
+/// Makes the conditions of `there` ours; conditions that others keep there stay.
+pub fn lay_conditions(there: &mut Value, ours: &Value) {
+    let conditions = |value: &Value| value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let theirs = conditions(there).into_iter().filter(|condition| condition_type(condition).is_none());
+    let all: Vec<Value> = theirs.chain(conditions(ours)).collect();
+    super::lay(there, "status", &json!({ "conditions": all }));
 }
 
 pub fn read_import(value: &Value) -> Result<Import, ConvertError> {
-    let WithSpec::<ImportSpec> { spec } = shaped(value)?;
-    let service_type = match spec.kind.as_str() {
-        "ClusterSetIP" => ServiceType::ClusterIp,
-        "Headless" => ServiceType::Headless,
-        other => return Err(ConvertError::bad("spec.type", format!("{other:?}"), "it is ClusterSetIP or Headless")),
-    };
-    let mut targets = noted(value, "annotations", TARGET_PORTS).unwrap_or_default().split(',');
-    let mut ports = BTreeSet::new();
-    for (i, port) in spec.ports.iter().enumerate() {
-        let field = |name: &str| format!("spec.ports[{i}].{name}");
-        let target = targets.next().filter(|target| !target.is_empty());
-        let Some(protocol) = protocol(&field("protocol"), port.protocol.as_deref())? else { continue };
-        let number = port_number(&field("port"), port.port)?;
-        ports.insert(Port {
-            name: port_name(&field("name"), port.name.as_deref())?,
-            protocol,
-            port: number,
-            target: target.map_or(Ok(number), |target| parse(format!("annotation {TARGET_PORTS}"), target))?,
-        });
-    }
-    Ok(Import { key: service_key(value)?, service_type, ports, sources: read_sources(value)? })
+    let WithSpec::<OfferSpec> { spec } = shaped(value)?;
+    let notes = noted(value, "annotations", EXPORTED).map(|text| offer::note::<Notes>(EXPORTED, text)).transpose()?;
+    Ok(Import {
+        key: service_key(value)?,
+        offer: Box::new(offer::read(spec, notes.unwrap_or_default())?),
+        sources: read_sources(value)?,
+    })
 }
 
-/// The clusters of the status, with the addresses of our annotation. The two are written one after the other: what only
-/// one of them names is not written yet. An import that others wrote has no annotation: its addresses are in slices, and
-/// nothing can be answered from it.
-fn read_sources(value: &Value) -> Result<BTreeMap<ClusterId, Source>, ConvertError> {
-    let field = format!("annotation {SOURCES}");
-    let notes: Option<BTreeMap<String, SourceNote>> = noted(value, "annotations", SOURCES)
-        .map(|note| serde_json::from_str(note).map_err(|error| ConvertError::bad(&field, note, error)))
-        .transpose()?;
+/// The clusters of the status, with the times of our annotation (in µs after 1970). The two are written one after the
+/// other: what only one of them names is not written yet. An import that others wrote has no annotation.
+fn read_sources(value: &Value) -> Result<BTreeMap<ClusterId, Wall>, ConvertError> {
+    let notes: Option<BTreeMap<String, u64>> =
+        noted(value, "annotations", SOURCES).map(|text| offer::note(SOURCES, text)).transpose()?;
     let mut sources = BTreeMap::new();
     for cluster in list(value, "status.clusters")? {
         let name = cluster["cluster"].as_str().unwrap_or_default();
-        let source = match &notes {
-            None => Source { addresses: Vec::new(), ready: false },
+        let since = match &notes {
+            None => Wall::default(),
             Some(notes) => match notes.get(name) {
-                Some(note) => Source { addresses: note.addresses.clone(), ready: note.ready },
+                Some(micros) => Wall::from_unix_micros(*micros),
                 None => continue,
             },
         };
-        sources.insert(parse("status.clusters[].cluster", name)?, source);
+        sources.insert(parse("status.clusters[].cluster", name)?, since);
     }
     Ok(sources)
 }
 
 pub fn write_import(import: &Import) -> Result<Value, ConvertError> {
-    let kind = match import.service_type {
-        ServiceType::ClusterIp => "ClusterSetIP",
-        ServiceType::Headless => "Headless",
-        ServiceType::ExternalName => {
-            let because = "an ExternalName service cannot be imported".into();
-            return Err(ConvertError::Unsayable { field: "spec.type".into(), because });
-        }
-    };
-    let port = |port: &Port| json!({ "name": port.name, "protocol": protocol_name(port.protocol), "port": port.port });
-    let targets: Vec<_> = import.ports.iter().map(|port| port.target.to_string()).collect();
-    let note = |source: &Source| SourceNote { addresses: source.addresses.clone(), ready: source.ready };
-    let notes: BTreeMap<&str, _> =
-        import.sources.iter().map(|(cluster, source)| (cluster.as_str(), note(source))).collect();
+    let notes: BTreeMap<&str, u64> =
+        import.sources.iter().map(|(cluster, since)| (cluster.as_str(), since.unix_micros())).collect();
     let clusters: Vec<_> = import.sources.keys().map(|cluster| json!({ "cluster": cluster })).collect();
-    Ok(json!({
-        "metadata": { "annotations": { SOURCES: json!(notes).to_string(), TARGET_PORTS: targets.join(",") } },
-        "spec": { "type": kind, "ports": import.ports.iter().map(port).collect::<Vec<_>>(), "ips": [] },
-        "status": { "clusters": clusters },
-    }))
+    let (labels, annotations) = (&import.offer.labels, &import.offer.annotations);
+    let exported = json!({ "labels": labels, "annotations": annotations }).to_string();
+    let mut metadata = json!({ "labels": labels, "annotations": annotations });
+    metadata["annotations"][SOURCES] = json!(json!(notes).to_string());
+    metadata["annotations"][EXPORTED] = json!(exported);
+    let mut spec = offer::write(&import.offer)?;
+    spec["ips"] = json!([]);
+    Ok(json!({ "metadata": metadata, "spec": spec, "status": { "clusters": clusters } }))
+}
+
+/// Takes from an import what it was given from exports; what is laid over it next brings it back, where it still holds.
+pub fn forget_exported(there: &mut Value) {
+    let Some(text) = noted(there, "annotations", EXPORTED) else { return };
+    let Ok(notes) = offer::note::<Notes>(EXPORTED, text) else { return };
+    for (map, keys) in [("labels", notes.labels), ("annotations", notes.annotations)] {
+        if let Some(map) = there["metadata"][map].as_object_mut() {
+            keys.keys().for_each(|key| drop(map.remove(key)));
+        }
+    }
 }

@@ -9,12 +9,16 @@
 mod cluster;
 mod field;
 mod mcs;
+mod offer;
+mod slices;
 mod submariner;
 mod tombolo;
 
 use crate::resource::{Places, Scope, resource, scope};
 pub use field::ConvertError;
+pub(crate) use mcs::lay_conditions;
 use serde_json::{Map, Value, json};
+pub(crate) use slices::SOURCE_CLUSTER;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{Api, Key, Kind, Object, Version};
 
@@ -22,10 +26,14 @@ use tombolo_core::model::{Api, Key, Kind, Object, Version};
 pub const EPOCH: &str = "tombolo.dev/epoch";
 /// Annotation of a Gateway: public keys of its cable devices, by remote rank.
 pub const KEYS: &str = "tombolo.dev/keys";
-/// Annotation of a ServiceImport: what answers in each exporting cluster.
+/// Annotation of a ServiceImport: since when each exporting cluster exports.
 pub const SOURCES: &str = "tombolo.dev/sources";
-/// Annotation of a ServiceImport: the ports on which pods listen, in the order of `spec.ports`.
-pub const TARGET_PORTS: &str = "tombolo.dev/target-ports";
+/// Annotation of a ServiceImport: which of its labels and annotations are the exports'.
+pub const EXPORTED: &str = "tombolo.dev/exported";
+/// Annotation of an EndpointSlice of the clusterset: its number among those of its cluster, service and family.
+pub const NUMBER: &str = "tombolo.dev/number";
+/// Label of an EndpointSlice of the clusterset: the namespace of its service (Lighthouse).
+pub const SOURCE_NAMESPACE: &str = "lighthouse.submariner.io/sourceNamespace";
 /// Annotation of a Gateway: Unix seconds of its last sign of life, as Submariner wants it.
 pub const UPDATE_TIMESTAMP: &str = "update-timestamp";
 /// Label: the cluster that a synchronised object comes from (`admiral`).
@@ -48,9 +56,11 @@ pub struct Writer {
 /// [`ConvertError`] with the field and the reason.
 pub fn read(kind: Kind, value: &Value) -> Result<Option<Object>, ConvertError> {
     let object = match kind {
+        Kind::Namespace => Some(Object::Namespace(cluster::read_namespace(value)?)),
         Kind::Node => Some(Object::Node(cluster::read_node(value)?)),
         Kind::Service => Some(Object::Service(cluster::read_service(value)?)),
-        Kind::EndpointSlice => cluster::read_slice(value)?.map(Object::EndpointSlice),
+        Kind::EndpointSlice => slices::read_slice(value)?.map(Object::EndpointSlice),
+        Kind::SourceSlice => slices::read_source_slice(value)?.map(Object::SourceSlice),
         Kind::ServiceExport => Some(Object::ServiceExport(mcs::read_export(value)?)),
         Kind::Lease => Some(Object::Lease(cluster::read_lease(value)?)),
         Kind::Gateway => Some(Object::Gateway(submariner::read_gateway(value)?)),
@@ -58,6 +68,7 @@ pub fn read(kind: Kind, value: &Value) -> Result<Option<Object>, ConvertError> {
         Kind::Endpoint => Some(Object::Endpoint(submariner::read_endpoint(value)?)),
         Kind::Candidates => Some(Object::Candidates(tombolo::read_candidates(value)?)),
         Kind::ExportRecord => Some(Object::ExportRecord(tombolo::read_export(value)?)),
+        Kind::ExportSummary => Some(Object::ExportSummary(tombolo::read_summary(value)?)),
         Kind::Import => Some(Object::Import(mcs::read_import(value)?)),
     };
     // An object that says it is about another cluster or service than its name says is somebody's mistake, or worse.
@@ -76,9 +87,11 @@ pub fn read(kind: Kind, value: &Value) -> Result<Option<Object>, ConvertError> {
 /// [`ConvertError`] for what the API's object cannot say.
 pub fn write(object: &Object, api: Api, writer: &Writer) -> Result<Value, ConvertError> {
     let mut value = match object {
+        Object::Namespace(object) => cluster::write_namespace(object),
         Object::Node(object) => cluster::write_node(object),
         Object::Service(object) => cluster::write_service(object),
-        Object::EndpointSlice(object) => cluster::write_slice(object),
+        Object::EndpointSlice(object) => slices::write_slice(object),
+        Object::SourceSlice(object) => slices::write_source_slice(object),
         Object::ServiceExport(object) => mcs::write_export(object),
         Object::Lease(object) => cluster::write_lease(object)?,
         Object::Gateway(object) => submariner::write_gateway(object, &writer.cluster),
@@ -86,6 +99,7 @@ pub fn write(object: &Object, api: Api, writer: &Writer) -> Result<Value, Conver
         Object::Endpoint(object) => submariner::write_endpoint(object),
         Object::Candidates(object) => tombolo::write_candidates(object),
         Object::ExportRecord(object) => tombolo::write_export(object)?,
+        Object::ExportSummary(object) => tombolo::write_summary(object),
         Object::Import(object) => mcs::write_import(object)?,
     };
     let key = object.key();
@@ -96,30 +110,13 @@ pub fn write(object: &Object, api: Api, writer: &Writer) -> Result<Value, Conver
     if let Some(namespace) = writer.places.namespace_of(api, &key) {
         value["metadata"]["namespace"] = json!(namespace);
     }
-    if let Some(origin) = origin(object) {
+    if let Some(origin) = object.cluster() {
         // As Submariner's syncer marks copies; an object without the mark is the cluster's own, to be sent out.
         let is_copy = api == Api::Broker || *origin != writer.cluster;
         value["metadata"]["labels"][ORIGIN] = if is_copy { json!(origin) } else { Value::Null };
         value["metadata"]["labels"][ORIGIN_NAMESPACE] = if is_copy { json!(writer.places.local) } else { Value::Null };
     }
     Ok(value)
-}
-
-/// The cluster that a record is about.
-const fn origin(object: &Object) -> Option<&ClusterId> {
-    match object {
-        Object::Cluster(object) => Some(&object.cluster),
-        Object::Endpoint(object) => Some(&object.cluster),
-        Object::Candidates(object) => Some(&object.cluster),
-        Object::ExportRecord(object) => Some(&object.cluster),
-        Object::Node(_)
-        | Object::Service(_)
-        | Object::EndpointSlice(_)
-        | Object::ServiceExport(_)
-        | Object::Lease(_)
-        | Object::Gateway(_)
-        | Object::Import(_) => None,
-    }
 }
 
 /// The name of the API object behind `key`: Submariner cleans names of Endpoints like this.
@@ -159,6 +156,7 @@ pub(crate) fn parts_of(version: &Version) -> (&str, &str) {
 /// a map (`spec`, `metadata.labels`) is merged key by key, each of which is replaced as a whole; `null` removes.
 pub fn overlay(there: &mut Value, ours: &Value) {
     let Some(ours) = ours.as_object() else { return };
+    mcs::forget_exported(there);
     for (key, value) in ours {
         match (key.as_str(), value.as_object()) {
             ("metadata", Some(metadata)) => {

@@ -1,190 +1,20 @@
 //! Both ways, and garbage.
 
+mod any;
+
 use super::*;
-use proptest::collection::{btree_map, btree_set, vec};
-use proptest::option;
+use any::{import, lease, object};
 use proptest::prelude::*;
 use std::net::IpAddr;
 use std::time::Duration;
-use tombolo_core::base::{Cidr, Epoch, Label, NodeName, Slot, Wall};
+use tombolo_core::base::{Cidr, Epoch, Label, Wall};
 use tombolo_core::model::{
-    Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord,
-    Gateway, Import, Lease, Node, Port, Protocol, Reach, Service, ServiceExport, ServiceKey, ServiceType, Source,
+    CableDriver, ClusterRecord, Family, Import, Lease, Offer, ServiceKey, ServiceType, SessionAffinity, SourceEndpoint,
+    SourceSlice, TargetPort,
 };
 
 fn writer() -> Writer {
     Writer { cluster: ClusterId::new("east").unwrap(), places: Places::default() }
-}
-
-fn label() -> impl Strategy<Value = Label> {
-    "[a-z]([a-z0-9-]{0,8}[a-z0-9])?".prop_map(|text| Label::new(&text).unwrap())
-}
-
-fn cluster() -> impl Strategy<Value = ClusterId> {
-    "[a-z][a-z0-9]{0,6}(\\.[a-z]{1,3})?".prop_map(|text| ClusterId::new(&text).unwrap())
-}
-
-fn node_name() -> impl Strategy<Value = NodeName> {
-    "[a-z][a-z0-9]{0,6}(\\.[a-z]{1,3}){0,2}".prop_map(|text| NodeName::new(&text).unwrap())
-}
-
-fn address() -> impl Strategy<Value = IpAddr> {
-    prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(IpAddr::from)]
-}
-
-fn range() -> impl Strategy<Value = Cidr> {
-    (address(), 0..=32_u8).prop_map(|(address, length)| Cidr::holding(address, length).unwrap())
-}
-
-fn key() -> impl Strategy<Value = ServiceKey> {
-    (label(), label()).prop_map(|(namespace, name)| ServiceKey { namespace, name })
-}
-
-fn wall_secs() -> impl Strategy<Value = Wall> {
-    (0..200_000_000_000_u64).prop_map(Wall::from_unix_secs)
-}
-
-fn wall_micros() -> impl Strategy<Value = Wall> {
-    (0..200_000_000_000_000_000_u64).prop_map(Wall::from_unix_micros)
-}
-
-fn epoch() -> impl Strategy<Value = Epoch> {
-    prop_oneof![Just(Epoch(0)), any::<u64>().prop_map(Epoch)]
-}
-
-fn cable_key() -> impl Strategy<Value = CableKey> {
-    any::<[u8; 32]>().prop_map(CableKey)
-}
-
-fn port() -> impl Strategy<Value = Port> {
-    let protocol = prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)];
-    (option::of(label()), protocol, 1..=u16::MAX, 1..=u16::MAX).prop_map(|(name, protocol, port, target)| Port {
-        name,
-        protocol,
-        port,
-        target,
-    })
-}
-
-fn routable() -> impl Strategy<Value = ServiceType> {
-    prop_oneof![Just(ServiceType::ClusterIp), Just(ServiceType::Headless)]
-}
-
-fn node() -> impl Strategy<Value = Node> {
-    (node_name(), "[0-9a-f]{8}", vec(address(), 0..3), vec(range(), 0..3), any::<bool>())
-        .prop_map(|(name, uid, addresses, pod_ranges, gateway)| Node { name, uid, addresses, pod_ranges, gateway })
-}
-
-fn service() -> impl Strategy<Value = Service> {
-    (key(), routable(), vec(address(), 1..3), vec(port(), 0..3), any::<bool>()).prop_map(
-        |(key, service_type, addresses, ports, client_ip_affinity)| {
-            let cluster_ips = if service_type == ServiceType::Headless { Vec::new() } else { addresses };
-            Service { key, service_type, cluster_ips, ports, client_ip_affinity }
-        },
-    )
-}
-
-fn slice() -> impl Strategy<Value = EndpointSlice> {
-    let backend = (any::<[u8; 4]>(), option::of(node_name()), any::<bool>())
-        .prop_map(|(address, node, ready)| Backend { address: address.into(), node, ready });
-    (label(), label(), label(), vec(backend, 0..4)).prop_map(|(namespace, name, service, backends)| EndpointSlice {
-        namespace,
-        name: name.to_string(),
-        service,
-        backends,
-    })
-}
-
-fn lease() -> impl Strategy<Value = Lease> {
-    let holder = option::of("[a-z0-9-]{1,20}");
-    (label(), holder, 0..1_000_u64, wall_micros(), wall_micros(), 0..0x7fff_ffff_u32, epoch()).prop_map(
-        |(name, holder, secs, acquired, renewed, transitions, epoch)| Lease {
-            name: name.to_string(),
-            holder,
-            duration: Duration::from_secs(secs),
-            acquired,
-            renewed,
-            transitions,
-            epoch,
-        },
-    )
-}
-
-fn gateway() -> impl Strategy<Value = Gateway> {
-    let reach = prop_oneof![Just(Reach::Connected), Just(Reach::Unknown), Just(Reach::Lost)];
-    (node_name(), address(), vec(cable_key(), 0..5), option::of(epoch()), btree_map(cluster(), reach, 0..4))
-        .prop_map(|(node, address, keys, active, reach)| Gateway { node, address, keys, active, reach })
-}
-
-fn cluster_record() -> impl Strategy<Value = ClusterRecord> {
-    (cluster(), vec(range(), 0..3), vec(range(), 0..3), epoch())
-        .prop_map(|(cluster, pods, services, epoch)| ClusterRecord { cluster, pods, services, epoch })
-}
-
-fn endpoint() -> impl Strategy<Value = Endpoint> {
-    let driver = prop_oneof![Just(CableDriver::Wireguard), Just(CableDriver::Vxlan), Just(CableDriver::Ipsec)];
-    (cluster(), node_name(), any::<[u8; 4]>(), option::of(address()), vec(range(), 0..3), driver, epoch()).prop_map(
-        |(cluster, node, private, public_ip, subnets, driver, epoch)| {
-            let [a, b, c, d] = private;
-            Endpoint {
-                cable_name: format!("submariner-cable-{cluster}-{a}-{b}-{c}-{d}"),
-                cluster,
-                node,
-                private_ip: private.into(),
-                public_ip,
-                subnets,
-                driver,
-                epoch,
-            }
-        },
-    )
-}
-
-fn candidates() -> impl Strategy<Value = Candidates> {
-    let slot = (1..=Slot::COUNT).prop_map(|slot| Slot::try_from(slot).unwrap());
-    let candidate = (node_name(), address(), vec(cable_key(), 0..5), address())
-        .prop_map(|(node, address, keys, probe)| Candidate { node, address, keys, probe });
-    (cluster(), epoch(), btree_map(slot, candidate, 0..5)).prop_map(|(cluster, epoch, by_slot)| Candidates {
-        cluster,
-        epoch,
-        by_slot,
-    })
-}
-
-fn export_record() -> impl Strategy<Value = ExportRecord> {
-    (cluster(), key(), routable(), vec(port(), 0..3), vec(address(), 0..3), any::<bool>(), wall_micros()).prop_map(
-        |(cluster, key, service_type, ports, addresses, ready, created)| ExportRecord {
-            cluster,
-            key,
-            service_type,
-            ports,
-            addresses,
-            ready,
-            created,
-        },
-    )
-}
-
-fn import() -> impl Strategy<Value = Import> {
-    let source = (vec(address(), 0..3), any::<bool>()).prop_map(|(addresses, ready)| Source { addresses, ready });
-    (key(), routable(), btree_set(port(), 0..4), btree_map(cluster(), source, 0..4))
-        .prop_map(|(key, service_type, ports, sources)| Import { key, service_type, ports, sources })
-}
-
-fn object() -> impl Strategy<Value = Object> {
-    prop_oneof![
-        node().prop_map(Object::Node),
-        service().prop_map(Object::Service),
-        slice().prop_map(Object::EndpointSlice),
-        (key(), wall_secs()).prop_map(|(key, created)| Object::ServiceExport(ServiceExport { key, created })),
-        lease().prop_map(Object::Lease),
-        gateway().prop_map(Object::Gateway),
-        cluster_record().prop_map(Object::Cluster),
-        endpoint().prop_map(Object::Endpoint),
-        candidates().prop_map(Object::Candidates),
-        export_record().prop_map(Object::ExportRecord),
-        import().prop_map(Object::Import),
-    ]
 }
 
 /// `object` as a server would keep it after a create.
@@ -215,8 +45,10 @@ fn places(value: &Value, here: &str, all: &mut Vec<String>) {
 proptest! {
     #[test]
     fn what_is_written_reads_as_the_same(object in object()) {
-        // At the broker there is one namespace, so nothing of the users' namespaces is written there.
-        let at_broker = Some(Api::Broker).filter(|_| scope(object.kind()) != Scope::Anywhere);
+        // At the broker there is one namespace, so nothing of the users' namespaces is written there, but for slices, which
+        // say whose they are.
+        let at_broker = scope(object.kind()) != Scope::Anywhere || object.kind() == Kind::SourceSlice;
+        let at_broker = Some(Api::Broker).filter(|_| at_broker);
         for api in [Some(Api::Local), at_broker].into_iter().flatten() {
             let value = stored(&object, api);
             prop_assert_eq!(read(object.kind(), &value), Ok(Some(object.clone())), "{}", value);
@@ -365,8 +197,11 @@ fn services_are_read_as_servers_write_them() {
     ] }));
     assert_eq!(node_port.service_type, ServiceType::ClusterIp);
     assert_eq!(node_port.cluster_ips, ["10.101.0.1".parse::<IpAddr>().unwrap()]);
-    let ports: Vec<_> = node_port.ports.iter().map(|port| (port.port, port.target)).collect();
-    assert_eq!(ports, [(80, 8080), (81, 81)]);
+    let ports: Vec<_> = node_port.ports.iter().map(|port| (port.port.port, port.target.clone())).collect();
+    assert_eq!(ports, [(80, TargetPort::Number(8080)), (81, TargetPort::Named("http".into()))]);
+    assert_eq!(node_port.families, [Family::V4], "where a server says none");
+    let sticky = service(json!({ "clusterIP": "10.101.0.1", "sessionAffinity": "ClientIP" }));
+    assert_eq!(sticky.affinity, SessionAffinity::ClientIp { timeout_s: 10_800 });
     let alias = service(json!({ "type": "ExternalName", "externalName": "example.org" }));
     assert_eq!(alias.service_type, ServiceType::ExternalName);
 }
@@ -402,7 +237,7 @@ fn what_others_said_of_an_object_stays() {
 
 #[test]
 fn an_import_names_only_sources_that_are_written_in_both_places() {
-    let note = json!({ "east": { "addresses": ["10.101.0.1"], "ready": true } }).to_string();
+    let note = json!({ "east": 1_000_000 }).to_string();
     let import = |annotations: Value, clusters: Value| {
         let value = json!({
             "metadata": { "name": "web", "namespace": "shop", "annotations": annotations },
@@ -410,13 +245,65 @@ fn an_import_names_only_sources_that_are_written_in_both_places() {
             "status": { "clusters": clusters },
         });
         let Ok(Some(Object::Import(import))) = read(Kind::Import, &value) else { panic!() };
-        import.sources.into_iter().map(|(cluster, source)| (cluster.to_string(), source.ready)).collect::<Vec<_>>()
+        import.sources.into_iter().map(|(cluster, since)| (cluster.to_string(), since.unix_secs())).collect::<Vec<_>>()
     };
-    let east = ("east".to_owned(), true);
     let both = json!([{ "cluster": "east" }, { "cluster": "west" }]);
-    assert_eq!(import(json!({ SOURCES: note }), both), [east]);
+    assert_eq!(import(json!({ SOURCES: note }), both), [("east".to_owned(), 1)]);
     assert_eq!(import(json!({ SOURCES: note }), json!([])), []);
-    assert_eq!(import(json!({}), json!([{ "cluster": "west" }])), [("west".to_owned(), false)]);
+    assert_eq!(import(json!({}), json!([{ "cluster": "west" }])), [("west".to_owned(), 0)]);
+}
+
+#[test]
+fn an_import_has_the_exported_labels_and_loses_them_with_the_export() {
+    let import = |labels: &[(&str, &str)]| {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let offer = Offer { labels, ..Offer::new(ServiceType::ClusterIp, [].into(), [].into()) };
+        let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
+        Object::Import(Import { key, offer: Box::new(offer), sources: [].into() })
+    };
+    let mut there = stored(&import(&[("team", "a"), ("tier", "web")]), Api::Local);
+    there["metadata"]["labels"]["theirs"] = json!("x");
+    overlay(&mut there, &write(&import(&[("team", "b")]), Api::Local, &writer()).unwrap());
+    assert_eq!(there["metadata"]["labels"], json!({ "team": "b", "theirs": "x" }));
+    assert_eq!(read(Kind::Import, &there), Ok(Some(import(&[("team", "b")]))));
+}
+
+#[test]
+fn conditions_that_others_keep_on_an_export_stay() {
+    let mut there = json!({ "status": { "conditions": [
+        { "type": "Valid", "status": "False" },
+        { "type": "Mirrored", "status": "True" },
+    ] } });
+    lay_conditions(&mut there, &json!({ "status": { "conditions": [{ "type": "Valid", "status": "True" }] } }));
+    let expected = json!([{ "type": "Mirrored", "status": "True" }, { "type": "Valid", "status": "True" }]);
+    assert_eq!(there["status"]["conditions"], expected);
+}
+
+#[test]
+fn a_slice_of_the_clusterset_is_not_taken_for_the_clusters_own_nor_the_other_way_round() {
+    let endpoint = SourceEndpoint { address: "10.102.0.10".parse().unwrap(), hostname: None, ready: true };
+    let slice = SourceSlice {
+        cluster: ClusterId::new("west").unwrap(),
+        key: ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() },
+        family: Family::V4,
+        number: 3,
+        endpoints: vec![endpoint],
+        ports: [].into(),
+    };
+    for api in [Api::Local, Api::Broker] {
+        let mut value = stored(&Object::SourceSlice(slice.clone()), api);
+        // As the upstream controller marks slices for kube-proxy.
+        value["metadata"]["labels"]["kubernetes.io/service-name"] = json!("derived-abc");
+        assert_eq!(read(Kind::EndpointSlice, &value), Ok(None));
+        assert_eq!(read(Kind::SourceSlice, &value), Ok(Some(Object::SourceSlice(slice.clone()))));
+        value["endpoints"][0]["addresses"][0] = json!("fd00::1");
+        assert_eq!(refusal(Kind::SourceSlice, &value), "endpoints[0].addresses[0]: fd00::1: not IPv4");
+    }
+    let own = json!({
+        "metadata": { "name": "web-1", "namespace": "shop", "labels": { "kubernetes.io/service-name": "web" } },
+        "addressType": "IPv4", "endpoints": [],
+    });
+    assert_eq!(read(Kind::SourceSlice, &own), Ok(None));
 }
 
 #[test]

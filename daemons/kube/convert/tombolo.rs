@@ -1,14 +1,14 @@
-//! `tombolo.dev/v1alpha1`: Candidates and Export.
+//! `tombolo.dev/v1alpha1`: Candidates, Export and ExportSummary.
 
-use super::cluster::{port_number, protocol_name};
-use super::field::{ConvertError, WithSpec, micro_time, parse, parse_all, shaped, wall};
+use super::field::{ConvertError, WithSpec, micro_time, parse, shaped, wall};
+use super::offer::{self, Notes, OfferSpec};
 use super::submariner::{key_text, read_key};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tombolo_core::base::{Epoch, Slot};
-use tombolo_core::model::{Candidate, Candidates, ExportRecord, Port, Protocol, ServiceKey, ServiceType};
+use tombolo_core::model::{Candidate, Candidates, ExportRecord, ExportSummary, ServiceKey};
 
 #[derive(Serialize, Deserialize)]
 struct CandidatesSpec {
@@ -65,90 +65,56 @@ pub fn write_candidates(record: &Candidates) -> Value {
     json!({ "metadata": {}, "spec": spec })
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExportSpec {
     cluster: String,
     namespace: String,
     name: String,
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    ports: Vec<ExportPort>,
-    #[serde(default)]
-    addresses: Vec<String>,
-    ready: bool,
     created: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ExportPort {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    protocol: String,
-    port: i32,
-    target_port: i32,
+    #[serde(default)]
+    exported_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    exported_annotations: BTreeMap<String, String>,
+    #[serde(flatten)]
+    offer: OfferSpec,
 }
 
 pub fn read_export(value: &Value) -> Result<ExportRecord, ConvertError> {
     let WithSpec::<ExportSpec> { spec } = shaped(value)?;
-    let service_type = match spec.kind.as_str() {
-        "ClusterIP" => ServiceType::ClusterIp,
-        "Headless" => ServiceType::Headless,
-        other => return Err(ConvertError::bad("spec.type", format!("{other:?}"), "it is ClusterIP or Headless")),
-    };
-    let mut ports = Vec::new();
-    for (i, port) in spec.ports.iter().enumerate() {
-        let field = |name: &str| format!("spec.ports[{i}].{name}");
-        let protocol = match port.protocol.as_str() {
-            "TCP" => Protocol::Tcp,
-            "UDP" => Protocol::Udp,
-            other => return Err(ConvertError::bad(field("protocol"), other, "it is TCP or UDP")),
-        };
-        ports.push(Port {
-            name: port.name.as_deref().map(|name| parse(field("name"), name)).transpose()?,
-            protocol,
-            port: port_number(&field("port"), port.port)?,
-            target: port_number(&field("targetPort"), port.target_port)?,
-        });
-    }
     let stamp: Timestamp = parse("spec.created", &spec.created)?;
+    let notes = Notes { labels: spec.exported_labels, annotations: spec.exported_annotations };
     Ok(ExportRecord {
         cluster: parse("spec.cluster", &spec.cluster)?,
         key: ServiceKey { namespace: parse("spec.namespace", &spec.namespace)?, name: parse("spec.name", &spec.name)? },
-        service_type,
-        ports,
-        addresses: parse_all("spec.addresses", &spec.addresses)?,
-        ready: spec.ready,
         created: wall("spec.created", stamp)?,
+        offer: Box::new(offer::read(spec.offer, notes)?),
     })
 }
 
 pub fn write_export(record: &ExportRecord) -> Result<Value, ConvertError> {
-    let kind = match record.service_type {
-        ServiceType::ClusterIp => "ClusterIP",
-        ServiceType::Headless => "Headless",
-        ServiceType::ExternalName => {
-            let because = "an ExternalName service cannot be exported".into();
-            return Err(ConvertError::Unsayable { field: "spec.type".into(), because });
-        }
-    };
-    let port = |port: &Port| ExportPort {
-        name: port.name.as_ref().map(ToString::to_string),
-        protocol: protocol_name(port.protocol).into(),
-        port: port.port.into(),
-        target_port: port.target.into(),
-    };
-    let spec = ExportSpec {
-        cluster: record.cluster.to_string(),
-        namespace: record.key.namespace.to_string(),
-        name: record.key.name.to_string(),
-        kind: kind.into(),
-        ports: record.ports.iter().map(port).collect(),
-        addresses: record.addresses.iter().map(ToString::to_string).collect(),
-        ready: record.ready,
-        created: micro_time("spec.created", record.created)?,
-    };
+    let mut spec = offer::write(&record.offer)?;
+    spec["cluster"] = json!(record.cluster);
+    spec["namespace"] = json!(record.key.namespace);
+    spec["name"] = json!(record.key.name);
+    spec["created"] = json!(micro_time("spec.created", record.created)?);
+    spec["exportedLabels"] = json!(record.offer.labels);
+    spec["exportedAnnotations"] = json!(record.offer.annotations);
     Ok(json!({ "metadata": {}, "spec": spec }))
+}
+
+#[derive(Serialize, Deserialize)]
+struct SummarySpec {
+    cluster: String,
+    generation: u64,
+}
+
+pub fn read_summary(value: &Value) -> Result<ExportSummary, ConvertError> {
+    let WithSpec::<SummarySpec> { spec } = shaped(value)?;
+    Ok(ExportSummary { cluster: parse("spec.cluster", &spec.cluster)?, generation: spec.generation })
+}
+
+pub fn write_summary(summary: &ExportSummary) -> Value {
+    let spec = SummarySpec { cluster: summary.cluster.to_string(), generation: summary.generation };
+    json!({ "metadata": {}, "spec": spec })
 }

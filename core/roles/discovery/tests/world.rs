@@ -1,8 +1,12 @@
 //! Clusters with an API each, and a broker that all of them watch. Everything happens at once but pauses.
 
 use super::*;
-use crate::base::{Epoch, Wall};
-use crate::model::{Backend, ClusterRecord, Import, Port, Protocol, Source};
+use crate::model::{
+    Backend, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
+    InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServicePort, ServiceType,
+    SessionAffinity, SourceEndpoint, TargetPort,
+};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
@@ -10,12 +14,16 @@ pub(super) fn key_of(kind: Kind, name: &str) -> Key {
     Key { kind, namespace: "shop".into(), name: name.into() }
 }
 
-fn service_key(name: &str) -> ServiceKey {
+pub(super) fn service_key(name: &str) -> ServiceKey {
     ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new(name).unwrap() }
 }
 
-fn http() -> Vec<Port> {
-    vec![Port { name: None, protocol: Protocol::Tcp, port: 80, target: 8080 }]
+pub(super) fn namespace() -> Object {
+    Object::Namespace(Namespace { name: Label::new("shop").unwrap() })
+}
+
+fn port(number: u16) -> Port {
+    Port { name: None, protocol: Protocol::Tcp, port: number, app_protocol: None }
 }
 
 pub(super) fn service(name: &str, address: &str) -> Object {
@@ -23,55 +31,82 @@ pub(super) fn service(name: &str, address: &str) -> Object {
         key: service_key(name),
         service_type: ServiceType::ClusterIp,
         cluster_ips: vec![address.parse().unwrap()],
-        ports: http(),
-        client_ip_affinity: false,
+        families: vec![Family::V4],
+        ports: vec![ServicePort { port: port(80), target: TargetPort::Number(8080) }],
+        affinity: SessionAffinity::None,
+        internal_traffic: InternalTrafficPolicy::Cluster,
+        traffic_distribution: None,
     })
 }
 
+pub(super) fn headless(name: &str) -> Object {
+    let Object::Service(service) = service(name, "10.102.0.10") else { unreachable!() };
+    Object::Service(Service { service_type: ServiceType::Headless, cluster_ips: vec![], ..service })
+}
+
 pub(super) fn slice(name: &str, of: &str, ready: bool) -> Object {
+    pods(name, of, &[("10.2.1.5", ready)])
+}
+
+pub(super) fn pods(name: &str, of: &str, pods: &[(&str, bool)]) -> Object {
+    let pod = |(address, ready): &(&str, bool)| Backend {
+        address: address.parse().unwrap(),
+        node: None,
+        hostname: None,
+        ready: *ready,
+    };
     Object::EndpointSlice(EndpointSlice {
         namespace: Label::new("shop").unwrap(),
         name: format!("{name}-x1"),
         service: Label::new(of).unwrap(),
-        backends: vec![Backend { address: "10.2.1.5".parse().unwrap(), node: None, ready }],
+        backends: pods.iter().map(pod).collect(),
+        ports: vec![port(8080)],
     })
+}
+
+pub(super) fn export(name: &str, created_s: u64) -> Object {
+    Object::ServiceExport(ServiceExport::new(service_key(name), Wall::from_unix_secs(created_s)))
 }
 
 /// A service with a ready backend, and its export.
 pub(super) fn exported(name: &str, address: &str) -> Vec<Object> {
-    let export = ServiceExport { key: service_key(name), created: Wall::from_unix_secs(1_000) };
-    vec![service(name, address), slice(name, name, true), Object::ServiceExport(export)]
+    vec![service(name, address), slice(name, name, true), export(name, 1_000)]
 }
 
-pub(super) fn record_of(cluster: &str, name: &str, address: &str) -> Object {
+fn offer() -> Box<Offer> {
+    Box::new(Offer::new(ServiceType::ClusterIp, [port(80)].into(), [Family::V4].into()))
+}
+
+pub(super) fn record_of(cluster: &str, name: &str) -> Object {
     Object::ExportRecord(ExportRecord {
         cluster: ClusterId::new(cluster).unwrap(),
         key: service_key(name),
-        service_type: ServiceType::ClusterIp,
-        ports: http(),
-        addresses: vec![address.parse().unwrap()],
-        ready: true,
         created: Wall::from_unix_secs(1_000),
+        offer: offer(),
     })
 }
 
-/// What a gateway of the cluster writes at the broker.
-fn speaks(cluster: &str) -> Object {
-    Object::Cluster(ClusterRecord {
+pub(super) fn source_slice(cluster: &str, name: &str, address: &str) -> Object {
+    Object::SourceSlice(SourceSlice {
         cluster: ClusterId::new(cluster).unwrap(),
-        pods: vec![],
-        services: vec![],
-        epoch: Epoch(1),
+        key: service_key(name),
+        family: Family::V4,
+        number: 0,
+        endpoints: vec![SourceEndpoint { address: address.parse().unwrap(), hostname: None, ready: true }],
+        ports: [port(80)].into(),
     })
 }
 
-pub(super) fn import_of(name: &str) -> Object {
-    let source = Source { addresses: vec!["10.98.0.1".parse().unwrap()], ready: true };
+/// What the discovery of the cluster says when all it has is at the broker.
+pub(super) fn summary_of(cluster: &str, generation: u64) -> Object {
+    Object::ExportSummary(ExportSummary { cluster: ClusterId::new(cluster).unwrap(), generation })
+}
+
+pub(super) fn import_of(name: &str, source: &str) -> Object {
     Object::Import(Import {
         key: service_key(name),
-        service_type: ServiceType::ClusterIp,
-        ports: http().into_iter().collect(),
-        sources: [(ClusterId::new("gone").unwrap(), source)].into(),
+        offer: offer(),
+        sources: [(ClusterId::new(source).unwrap(), Wall::from_unix_secs(1_000))].into(),
     })
 }
 
@@ -80,8 +115,6 @@ pub(super) fn import_of(name: &str) -> Object {
 struct Server {
     objects: BTreeMap<Key, (Object, Version)>,
     writes: u64,
-    /// The namespace of all objects here does not exist.
-    no_namespace: bool,
 }
 
 impl Server {
@@ -104,7 +137,7 @@ impl Server {
     fn write(&mut self, write: Write) -> Result<WatchEvent, ApiError> {
         let now = self.objects.get(&write.key()).map(|(_, version)| version);
         let fits = match &write {
-            Write::Create(_) => now.is_none() && !self.no_namespace,
+            Write::Create(_) => now.is_none(),
             Write::Replace(_, version) | Write::Delete(_, version) => now == Some(version),
         };
         if !fits {
@@ -118,7 +151,8 @@ impl Server {
 
     /// Of what discovery watches at the broker.
     fn listings(&self) -> Vec<WatchEvent> {
-        [Kind::Cluster, Kind::ExportRecord].into_iter().flat_map(|kind| self.listing(kind)).collect()
+        let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary];
+        kinds.into_iter().flat_map(|kind| self.listing(kind)).collect()
     }
 
     fn listing(&self, kind: Kind) -> Vec<WatchEvent> {
@@ -127,6 +161,10 @@ impl Server {
         [WatchEvent::Began(kind)].into_iter().chain(objects).chain([WatchEvent::Synced(kind)]).collect()
     }
 }
+
+/// What a broker held once.
+#[derive(Default)]
+pub(super) struct Backup(BTreeMap<Key, (Object, Version)>);
 
 struct Member {
     machine: Discovery,
@@ -141,12 +179,14 @@ struct Member {
 pub(super) struct World {
     now: Instant,
     broker: Server,
+    broker_refuses: Option<String>,
     members: BTreeMap<String, Member>,
 }
 
 impl World {
     pub(super) fn of(clusters: &[&str]) -> Self {
-        let mut world = Self { now: Instant::ZERO, broker: Server::default(), members: BTreeMap::new() };
+        let mut world =
+            Self { now: Instant::ZERO, broker: Server::default(), broker_refuses: None, members: BTreeMap::new() };
         for cluster in clusters {
             let member = Member {
                 machine: Discovery::new(ClusterId::new(cluster).unwrap(), 0),
@@ -158,7 +198,7 @@ impl World {
                 told: vec![],
             };
             world.members.insert((*cluster).into(), member);
-            world.broker.put(speaks(cluster));
+            world.member(cluster).api.put(namespace());
         }
         for cluster in clusters {
             world.start(cluster);
@@ -186,6 +226,7 @@ impl World {
         let member = self.members.get_mut(cluster).unwrap();
         member.machine = Discovery::new(ClusterId::new(cluster).unwrap(), 1);
         member.runs = true;
+        member.inbox.push_back(Input::Wall(Wall::from_unix_secs(2_000)));
         for (_, kind) in member.machine.watches().iter().filter(|(api, kind)| *api == Api::Local && lists(*kind)) {
             let listing = member.api.listing(*kind);
             member.inbox.extend(listing.into_iter().map(|event| Input::Watched(Api::Local, event)));
@@ -249,7 +290,17 @@ impl World {
 
     /// The broker loses all it stored; everybody who reaches it lists anew.
     pub(super) fn empty_broker(&mut self) {
-        self.broker.objects.clear();
+        self.restore_broker(Backup::default());
+    }
+
+    /// What the broker holds now.
+    pub(super) fn back_up_broker(&self) -> Backup {
+        Backup(self.broker.objects.clone())
+    }
+
+    /// The broker holds what it held then; everybody who reaches it lists anew.
+    pub(super) fn restore_broker(&mut self, backup: Backup) {
+        self.broker.objects = backup.0;
         let reaching: Vec<String> =
             self.members.iter().filter(|(_, m)| m.runs && !m.broker_cut).map(|(name, _)| name.clone()).collect();
         for cluster in reaching {
@@ -257,13 +308,9 @@ impl World {
         }
     }
 
-    /// A gateway of the cluster says at the broker that the cluster is there.
-    pub(super) fn speak(&mut self, cluster: &str) {
-        self.put_broker(speaks(cluster));
-    }
-
-    pub(super) fn refuse_namespace(&mut self, cluster: &str, refuse: bool) {
-        self.member(cluster).api.no_namespace = refuse;
+    /// The broker refuses all writes, and says why.
+    pub(super) fn refuse_at_broker(&mut self, why: Option<&str>) {
+        self.broker_refuses = why.map(ToString::to_string);
     }
 
     /// Until nothing happens by itself any more, for five seconds.
@@ -325,7 +372,10 @@ impl World {
                 let result = match api {
                     Api::Local => member.api.write(write),
                     Api::Broker if member.broker_cut => Err(ApiError::Unreachable),
-                    Api::Broker => self.broker.write(write),
+                    Api::Broker => match &self.broker_refuses {
+                        Some(why) => Err(ApiError::Refused(why.as_str().into())),
+                        None => self.broker.write(write),
+                    },
                 };
                 let answer = result.clone().map(|_| Version("written".into()));
                 member.inbox.push_back(Input::Written(request, answer));
@@ -353,13 +403,36 @@ impl World {
         Some(import.clone())
     }
 
-    /// The sources of an import, one a line.
+    /// The sources of an import and their endpoints, one a line.
     pub(super) fn sources(&self, cluster: &str, name: &str) -> Vec<String> {
-        let line = |(id, source): (&ClusterId, &Source)| {
-            let addresses: Vec<String> = source.addresses.iter().map(ToString::to_string).collect();
-            format!("{id} {} {}", addresses.join(" "), if source.ready { "ready" } else { "not ready" })
+        let Some(import) = self.import(cluster, name) else { return vec![] };
+        import.sources.keys().map(|source| format!("{source} {}", self.endpoints(cluster, name, source))).collect()
+    }
+
+    fn endpoints(&self, cluster: &str, name: &str, source: &ClusterId) -> String {
+        let objects = self.members[cluster].api.objects.values();
+        let slices = objects.filter_map(|(object, _)| if let Object::SourceSlice(s) = object { Some(s) } else { None });
+        let slices = slices.filter(|slice| slice.cluster == *source && slice.key == service_key(name));
+        let text = |endpoint: &SourceEndpoint| {
+            format!("{} {}", endpoint.address, if endpoint.ready { "ready" } else { "not ready" })
         };
-        self.import(cluster, name).map(|import| import.sources.iter().map(line).collect()).unwrap_or_default()
+        slices.flat_map(|slice| &slice.endpoints).map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many slices of exporting clusters are in the own API of a cluster.
+    pub(super) fn slices(&self, cluster: &str) -> usize {
+        self.members[cluster].api.objects.keys().filter(|key| key.kind == Kind::SourceSlice).count()
+    }
+
+    /// The conditions of an export, one a line.
+    pub(super) fn conditions(&self, cluster: &str, name: &str) -> Vec<String> {
+        let (object, _) = &self.members[cluster].api.objects[&key_of(Kind::ServiceExport, name)];
+        let Object::ServiceExport(export) = object else { panic!("{object:?}") };
+        let line = |(about, condition): (&ConditionType, &Condition)| {
+            let status = condition.status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
+            format!("{about}={status} {}", condition.reason)
+        };
+        export.conditions.iter().map(line).collect()
     }
 
     pub(super) fn writes(&self, cluster: &str, at: Api) -> Vec<String> {

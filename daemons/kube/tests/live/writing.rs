@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use tombolo_apiserver::{Change, Faults};
 use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Wall};
 use tombolo_core::model::{
-    Api, ApiError, CableKey, Gateway, Import, Kind, Lease, Object, ServiceKey, ServiceType, Source, Version, Write,
+    Api, ApiError, CableKey, Condition, ConditionType, Gateway, Import, Key, Kind, Lease, Object, Offer, ServiceKey,
+    ServiceType, Version, Write,
 };
 use tombolo_core::roles::RequestId;
 use tombolo_shell::KubeHand as _;
@@ -134,11 +135,35 @@ async fn an_object_that_cannot_be_read_is_a_refusal() {
 }
 
 fn import(clusters: &[&str]) -> Object {
-    let source = Source { addresses: vec!["10.101.0.1".parse().unwrap()], ready: true };
-    let sources: BTreeMap<_, _> =
-        clusters.iter().map(|cluster| (ClusterId::new(cluster).unwrap(), source.clone())).collect();
+    let since = |cluster: &&str| (ClusterId::new(cluster).unwrap(), Wall::from_unix_secs(1_000));
     let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-    Object::Import(Import { key, service_type: ServiceType::ClusterIp, ports: BTreeSet::new(), sources })
+    let offer = Offer::new(ServiceType::ClusterIp, BTreeSet::new(), BTreeSet::new());
+    Object::Import(Import { key, offer: Box::new(offer), sources: clusters.iter().map(since).collect() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_export_only_the_status_is_written() {
+    let mut stand = Stand::new();
+    let user = json!({
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport",
+        "metadata": { "name": "web", "namespace": "shop", "labels": { "theirs": "x" } },
+        "spec": { "exportedLabels": { "team": "a" } },
+        "status": { "conditions": [{ "type": "Mirrored", "status": "True" }] },
+    });
+    stand.server.put("user", user).unwrap();
+    let key = Key { kind: Kind::ServiceExport, namespace: "shop".into(), name: "web".into() };
+    let (read, version) = stand.read(Api::Local, key.clone()).await.unwrap().unwrap();
+    let Object::ServiceExport(mut export) = read else { panic!("{read:?}") };
+    let since = Wall::from_unix_secs(1_767_225_600);
+    let valid = Condition { status: Some(true), reason: "Valid".into(), message: String::new(), since };
+    export.conditions.insert(ConditionType::Valid, valid);
+    let export = Object::ServiceExport(export);
+    let version = stand.write(Api::Local, Write::Replace(export.clone(), version)).await.unwrap();
+    assert_eq!(stand.read(Api::Local, key).await, Ok(Some((export.clone(), version.clone()))));
+    let stored = stand.server.get("multicluster.x-k8s.io", "serviceexports", "shop", "web").unwrap();
+    assert_eq!(stored["metadata"]["labels"], json!({ "theirs": "x" }));
+    assert_eq!(stored["status"]["conditions"].as_array().unwrap().len(), 2);
+    assert_eq!(stand.write(Api::Local, Write::Replace(export, version.clone())).await, Ok(version), "no write");
 }
 
 #[tokio::test(start_paused = true)]

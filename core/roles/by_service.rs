@@ -39,6 +39,11 @@ impl ByService {
         }
     }
 
+    /// The service that `object` belongs to, or did when it was last heard of.
+    pub(super) fn service_of(&self, object: &Key) -> Option<&ServiceKey> {
+        self.service_of.get(object)
+    }
+
     /// The objects of `service`.
     pub(super) fn of(&self, service: &ServiceKey) -> impl Iterator<Item = &Key> {
         self.members.get(service).into_iter().flatten()

@@ -1,0 +1,145 @@
+//! What a ServiceExport says about itself (MCS API, `status.conditions`).
+
+use super::{Conflict, NotExportable};
+use crate::base::Wall;
+use crate::model::{Condition, ConditionType};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// How far an export has come at the broker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Published {
+    /// Nobody knows: the broker has not been seen yet.
+    Unknown,
+    /// Not yet.
+    Pending,
+    /// The broker refuses it, for this reason.
+    Refused(String),
+    /// It is there, and the exports of its name disagree like this.
+    There(Vec<Conflict>),
+}
+
+type Conditions = BTreeMap<ConditionType, Condition>;
+
+/// The conditions of an export that is carried out so far, or not and why, given those that it `had`. What is not known is
+/// left as it was, and so is the time of a status that stays.
+#[must_use]
+pub fn conditions(why_not: Option<&NotExportable>, published: &Published, had: &Conditions, now: Wall) -> Conditions {
+    let mut conditions = Conditions::new();
+    // The API knows whole seconds.
+    let now = Wall::from_unix_secs(now.unix_secs());
+    let mut say = |about: ConditionType, status: Option<bool>, reason: &str, message: String| {
+        let had = had.get(&about).filter(|had| had.status == status);
+        let since = had.map_or(now, |had| had.since);
+        conditions.insert(about, Condition { status, reason: reason.to_owned(), message, since });
+    };
+    if let Some(why) = why_not {
+        let reason = match why {
+            NotExportable::NoService { .. } => "NoService",
+            NotExportable::ExternalName { .. } => "InvalidServiceType",
+        };
+        say(ConditionType::Valid, Some(false), reason, why.to_string());
+        say(ConditionType::Ready, Some(false), "Pending", "not exported: see Valid".into());
+        return conditions;
+    }
+    say(ConditionType::Valid, Some(true), "Valid", String::new());
+    match published {
+        Published::Unknown => {
+            let kept = [ConditionType::Ready, ConditionType::Conflict];
+            conditions.extend(kept.into_iter().filter_map(|kept| Some((kept, had.get(&kept)?.clone()))));
+        }
+        Published::Pending => say(ConditionType::Ready, Some(false), "Pending", "not at the broker yet".into()),
+        Published::Refused(why) => say(ConditionType::Ready, Some(false), "Failed", why.clone()),
+        Published::There(conflicts) => {
+            say(ConditionType::Ready, Some(true), "Exported", String::new());
+            let reasons: Vec<&str> = conflicts.iter().map(|conflict| conflict.property.reason()).collect();
+            let told: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
+            if conflicts.is_empty() {
+                say(ConditionType::Conflict, Some(false), "NoConflicts", String::new());
+            } else {
+                say(ConditionType::Conflict, Some(true), &reasons.join(","), told.join("\n"));
+            }
+        }
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::*;
+    use crate::discovery::conflicts;
+    use alloc::format;
+    use alloc::vec;
+
+    const NOW: Wall = Wall::from_unix_secs(2_000);
+
+    fn texts(conditions: &Conditions) -> Vec<String> {
+        let status = |status: Option<bool>| status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
+        let text = |(about, condition): (&ConditionType, &Condition)| {
+            let Condition { reason, since, .. } = condition;
+            format!("{about}={} {reason} {}", status(condition.status), since.unix_secs())
+        };
+        conditions.iter().map(text).collect()
+    }
+
+    fn there() -> Published {
+        Published::There(vec![])
+    }
+
+    fn disagree() -> Published {
+        let mut sticky = record("east", 2, vec![]);
+        sticky.offer.affinity = crate::model::SessionAffinity::ClientIp { timeout_s: 60 };
+        Published::There(conflicts(&[record("west", 1, vec![port("", Protocol::Tcp, 80)]), sticky]))
+    }
+
+    #[test]
+    fn an_export_is_valid_then_ready_and_without_conflict() {
+        let none = Conditions::new();
+        let pending = conditions(None, &Published::Pending, &none, NOW);
+        assert_eq!(texts(&pending), ["Valid=True Valid 2000", "Ready=False Pending 2000"]);
+        let done = conditions(None, &there(), &pending, Wall::from_unix_secs(3_000));
+        assert_eq!(
+            texts(&done),
+            ["Valid=True Valid 2000", "Ready=True Exported 3000", "Conflict=False NoConflicts 3000"]
+        );
+        assert_eq!(conditions(None, &there(), &done, Wall::from_unix_secs(4_000)), done, "nothing is written anew");
+    }
+
+    #[test]
+    fn what_cannot_be_exported_is_not_valid() {
+        let missing = NotExportable::NoService { service: key() };
+        let said = conditions(Some(&missing), &Published::Pending, &Conditions::new(), NOW);
+        assert_eq!(texts(&said), ["Valid=False NoService 2000", "Ready=False Pending 2000"]);
+        assert_eq!(said[&ConditionType::Valid].message, "service shop/web does not exist");
+        let alias = NotExportable::ExternalName { service: key() };
+        let said = conditions(Some(&alias), &Published::Pending, &said, Wall::from_unix_secs(3_000));
+        assert_eq!(texts(&said), ["Valid=False InvalidServiceType 2000", "Ready=False Pending 2000"]);
+    }
+
+    #[test]
+    fn several_conflicts_are_one_condition_and_it_ends_with_them_multiple_conflict_reasons_merge_and_clear() {
+        let said = conditions(None, &disagree(), &conditions(None, &there(), &Conditions::new(), NOW), NOW);
+        assert_eq!(said[&ConditionType::Conflict].reason, "PortConflict,SessionAffinityConflict");
+        assert_eq!(said[&ConditionType::Conflict].message.lines().count(), 2);
+        let cleared = conditions(None, &there(), &said, Wall::from_unix_secs(3_000));
+        assert_eq!(texts(&cleared)[2], "Conflict=False NoConflicts 3000");
+    }
+
+    #[test]
+    fn a_broker_not_seen_yet_changes_nothing_that_was_said() {
+        let had = conditions(None, &disagree(), &Conditions::new(), NOW);
+        assert_eq!(conditions(None, &Published::Unknown, &had, Wall::from_unix_secs(3_000)), had);
+        assert_eq!(texts(&conditions(None, &Published::Unknown, &Conditions::new(), NOW)), ["Valid=True Valid 2000"]);
+    }
+
+    #[test]
+    fn a_refusal_of_the_broker_is_told() {
+        let refused = Published::Refused("quota exceeded".into());
+        let said = conditions(None, &refused, &Conditions::new(), NOW);
+        assert_eq!(texts(&said)[1], "Ready=False Failed 2000");
+        assert_eq!(said[&ConditionType::Ready].message, "quota exceeded");
+    }
+}

@@ -1,0 +1,147 @@
+//! The own cluster's side: what it exports, how that is published, and what is said about it.
+
+use super::{Discovery, key};
+use crate::base::Wall;
+use crate::discovery::{Exported, NotExportable, Published, conditions, conflicts, exported, pack};
+use crate::model::{
+    Api, EndpointSlice, ExportRecord, ExportSummary, Key, Kind, Object, ServiceExport, ServiceKey, SourceSlice,
+};
+use crate::roles::Event;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// What an own service is to the clusterset.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Own {
+    /// The own views are not complete yet: nobody knows.
+    Unknown,
+    /// Exported, like this.
+    Exported(Exported),
+    /// Nobody wants it exported, or it cannot be.
+    Not(Option<NotExportable>),
+}
+
+/// How far the own [`ExportSummary`] is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Summary {
+    /// What it says, or is to say.
+    generation: Option<u64>,
+    /// Objects have come or gone since.
+    pub(super) outdated: bool,
+}
+
+impl Discovery {
+    pub(super) fn own(&self, service: &ServiceKey) -> Own {
+        if !self.complete().own {
+            return Own::Unknown;
+        }
+        let Some(export) = self.export(service) else { return Own::Not(None) };
+        let slices: Vec<&EndpointSlice> = self.backends.of(service).filter_map(|key| self.backends_in(key)).collect();
+        match exported(&self.cluster, export, self.service(service), &slices) {
+            Ok(exported) => Own::Exported(exported),
+            Err(why) => Own::Not(Some(why)),
+        }
+    }
+
+    /// Says once why an export is not carried out.
+    pub(super) fn tell(&mut self, service: &ServiceKey, own: &Own) {
+        let why = match own {
+            Own::Not(why) => why.clone(),
+            Own::Unknown | Own::Exported(_) => None,
+        };
+        if self.not_exportable.get(service) == why.as_ref() {
+            return;
+        }
+        match why {
+            Some(why) => {
+                self.events.push_back(Event::Ignored { because: why.to_string() });
+                self.not_exportable.insert(service.clone(), why);
+            }
+            None => {
+                self.not_exportable.remove(service);
+            }
+        }
+    }
+
+    /// Makes the broker show the own record and slices. What other clusters have there is not ours to touch.
+    pub(super) fn publish(&mut self, service: &ServiceKey, own: &Own) {
+        if !self.complete().broker {
+            return;
+        }
+        let wanted = match own {
+            Own::Unknown => return,
+            Own::Exported(Exported { record, endpoints }) => {
+                let known: Vec<&SourceSlice> = self.slices_of(Api::Broker, service, &self.cluster).collect();
+                let slices = pack(&self.cluster, service, endpoints, &known);
+                let slices = slices.into_iter().map(Object::SourceSlice);
+                slices.chain([Object::ExportRecord(record.clone())]).collect()
+            }
+            Own::Not(_) => Vec::new(),
+        };
+        if wanted.is_empty() {
+            self.refusals.remove(service);
+        }
+        self.make(Api::Broker, service, wanted, self.own_record_key(service));
+    }
+
+    /// The identity of the own record of `service`.
+    fn own_record_key(&self, service: &ServiceKey) -> Key {
+        let name = format!("{}.{}.{}", self.cluster, service.name, service.namespace);
+        Key { kind: Kind::ExportRecord, namespace: "".into(), name: name.into() }
+    }
+
+    /// Makes the ServiceExport say what became of it.
+    pub(super) fn report(&mut self, service: &ServiceKey, own: &Own) {
+        let key = key(Kind::ServiceExport, service);
+        let wanted = match self.index.shown(Api::Local, &key) {
+            Some((Object::ServiceExport(export), _)) => {
+                let (why_not, published) = match own {
+                    Own::Unknown | Own::Not(None) => return,
+                    Own::Not(Some(why)) => (Some(why), Published::Pending),
+                    Own::Exported(own) => (None, self.published(service, &own.record)),
+                };
+                let conditions = conditions(why_not, &published, &export.conditions, self.wall);
+                Some(Object::ServiceExport(ServiceExport { conditions, ..export.clone() }))
+            }
+            // Its user has taken it back.
+            Some(_) | None => None,
+        };
+        self.writer.want(Api::Local, &key, wanted.as_ref(), &self.index);
+    }
+
+    fn published(&self, service: &ServiceKey, own: &ExportRecord) -> Published {
+        if !self.complete().broker {
+            return Published::Unknown;
+        }
+        if let Some(why) = self.refusals.get(service) {
+            return Published::Refused(why.to_string());
+        }
+        let others: Vec<&ExportRecord> =
+            self.records_of(service).filter(|record| record.cluster != self.cluster).collect();
+        if self.index.get(Api::Broker, &self.own_record_key(service)).is_none() {
+            return Published::Pending;
+        }
+        Published::There(conflicts(others.into_iter().chain([own])))
+    }
+
+    /// Says that all is there, once it is. Not for each object while many come or go.
+    pub(super) fn summarise(&mut self) {
+        let complete = self.complete();
+        if !complete.own || !complete.broker || self.writer.is_busy(Api::Broker, Kind::ExportSummary) {
+            return;
+        }
+        let seen = self.generations.get(&self.cluster).copied();
+        let outdated = core::mem::take(&mut self.summary.outdated);
+        let kept = self.summary.generation.max(seen).filter(|_| !outdated);
+        let generation = kept.unwrap_or_else(|| next(self.summary.generation.max(seen), self.wall));
+        self.summary.generation = Some(generation);
+        let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation });
+        self.writer.want(Api::Broker, &summary.key(), Some(&summary), &self.index);
+    }
+}
+
+/// Higher than the last one; and by the clock, higher than those before it that nobody remembers.
+fn next(last: Option<u64>, now: Wall) -> u64 {
+    last.map_or(0, |last| last + 1).max(now.unix_secs())
+}
