@@ -5,8 +5,8 @@
 //! |           |    fault ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~ | all cured |<------- quiet ------->| end
 //! ```
 //! Faults come in a few bursts, most of them at one cluster, so that they meet: a second one while the first is being
-//! dealt with, one at the very moment of a cure, one after a lease has run out. Each has its cure, some at once, some
-//! only in the end.
+//! dealt with, one at the very moment of a cure, one just before or after somebody's patience is over. Each has its cure,
+//! some at once, some only in the end.
 
 use super::broken::{Broken, effective};
 use crate::bounds::{CALM_AFTER, CONVERGED_WITHIN, GONE_WITHIN};
@@ -28,6 +28,10 @@ const WORKERS: [&str; 2] = ["worker", "worker-b"];
 const SERVICES: [&str; 4] = ["web", "api", "db", "queue"];
 /// Times are multiples of this, so that a person can read them.
 const GRAIN_MS: u64 = 100;
+/// How long a daemon waits for an answer, how long an absence has to last, how long a lease lasts.
+const PATIENCES_MS: [u64; 3] = [5_000, 10_000, 15_000];
+/// So close to the end of one.
+const AROUND_MS: u64 = 800;
 /// More streams of probes cost time and show nothing new.
 const STREAMS_MAX: usize = 6;
 /// How often a timeline is drawn anew that came out empty.
@@ -122,6 +126,12 @@ impl Dice {
     fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(self.from(low / GRAIN_MS, high / GRAIN_MS) * GRAIN_MS)
     }
+
+    /// When somebody is about to give up waiting, or has just done so.
+    fn about_a_patience(&mut self) -> Duration {
+        let patience = self.pick(&PATIENCES_MS);
+        self.millis(patience - AROUND_MS, patience + AROUND_MS)
+    }
 }
 
 fn clusters(dice: &mut Dice) -> BTreeMap<ClusterId, Cluster> {
@@ -190,19 +200,21 @@ fn timeline(scenario: &Scenario, dice: &mut Dice) -> Vec<Act> {
     for _ in 0..=dice.weighed(&[3, 4, 4, 3, 2, 1]) {
         let verb = world.fault(dice);
         if let Some(cure) = world.cure(&verb, dice) {
-            let after = match dice.weighed(&[3, 3, 3, 2]) {
+            let after = match dice.weighed(&[3, 2, 2, 2, 2]) {
                 0 => Some(dice.millis(0, 2_000)),
                 1 => Some(dice.millis(2_000, 12_000)),
                 2 => Some(dice.millis(12_000, 40_000)),
+                3 => Some(dice.about_a_patience()),
                 _ => None,
             };
             acts.extend(after.map(|after| Act { at: now + after, verb: cure }));
         }
         acts.push(Act { at: now, verb });
-        now += match dice.weighed(&[2, 4, 3, 2]) {
+        now += match dice.weighed(&[2, 4, 2, 2, 2]) {
             0 => Duration::ZERO,
             1 => dice.millis(100, 2_000),
             2 => dice.millis(2_000, 15_000),
+            3 => dice.about_a_patience(),
             _ => dice.millis(15_000, 35_000),
         };
     }

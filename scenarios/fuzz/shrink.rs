@@ -98,8 +98,17 @@ impl Search<'_> {
         if self.over() {
             return false;
         }
-        let fair = tidy(&mut candidate);
-        if !fair || candidate == self.best || written(&candidate).is_none() {
+        let uncured = tidy(&mut candidate);
+        if !uncured.is_empty() {
+            // What cured it did more, as a reboot does for a daemon: it is cured in the end, by itself.
+            let at = self.best.timeline.last().map_or(Duration::ZERO, |act| act.at);
+            candidate.timeline.extend(uncured.into_iter().map(|verb| Act { at, verb }));
+            tidy(&mut candidate);
+            if candidate.timeline.len() >= self.best.timeline.len() {
+                return false;
+            }
+        }
+        if candidate == self.best || written(&candidate).is_none() {
             return false;
         }
         self.runs += 1;
@@ -117,8 +126,8 @@ impl Search<'_> {
     }
 }
 
-/// Drops what refers to what is not there, and what changes nothing. Whether all is repaired in the end.
-fn tidy(scenario: &mut Scenario) -> bool {
+/// Drops what refers to what is not there, and what changes nothing. What is left to repair in the end.
+fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
     let there = scenario.clone();
     scenario.links.pairs.retain(|(a, b), _| [a, b].iter().all(|id| there.clusters.contains_key(*id)));
     scenario.workloads.retain(|workload| there.clusters.contains_key(&workload.cluster));
@@ -158,7 +167,7 @@ fn tidy(scenario: &mut Scenario) -> bool {
     });
     retime(scenario);
     scenario.needs = implied(&scenario.links, &scenario.expect);
-    broken.cures().is_empty()
+    broken.cures().to_vec()
 }
 
 fn has_node(scenario: &Scenario, node: &NodeRef) -> bool {
