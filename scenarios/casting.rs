@@ -63,6 +63,10 @@ impl<'a> Casting<'a> {
             Verb::Api(api, fault) => Fault::Api(api.clone(), fault.clone()),
             Verb::Export(cluster, service) => Fault::Export(cluster.clone(), service.clone()),
             Verb::Unexport(cluster, service) => Fault::Unexport(cluster.clone(), service.clone()),
+            Verb::ClockSkew(at, skew) => self.node(at).map(|(cluster, node)| Fault::ClockSkew(cluster, node, *skew))?,
+            Verb::NatRemap(cluster) => Fault::NatRemap(cluster.clone()),
+            Verb::ChangeAddress(cluster) => Fault::ChangeAddress(cluster.clone()),
+            Verb::ClockRate(at, rate) => self.node(at).map(|(cluster, node)| Fault::ClockRate(cluster, node, *rate))?,
         })
     }
 

@@ -44,7 +44,11 @@ impl Exports {
                 | Verb::Start(..)
                 | Verb::Cut { .. }
                 | Verb::Heal { .. }
-                | Verb::Api(..) => {}
+                | Verb::Api(..)
+                | Verb::ClockSkew(..)
+                | Verb::ClockRate(..)
+                | Verb::NatRemap(_)
+                | Verb::ChangeAddress(_) => {}
             }
         }
         Self { spans }

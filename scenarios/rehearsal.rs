@@ -95,11 +95,13 @@ pub fn scenario(timeline: Vec<Act>, expect: Vec<Expectation>) -> Scenario {
         pods: "10.1.0.0/16".parse().unwrap(),
         services: "10.101.0.0/16".parse().unwrap(),
         nodes: nodes(&["gw-a", "gw-b", "worker"]),
+        nat: None,
     };
     let east = Cluster {
         pods: "10.2.0.0/16".parse().unwrap(),
         services: "10.102.0.0/16".parse().unwrap(),
         nodes: nodes(&["gw-a", "worker"]),
+        nat: None,
     };
     Scenario {
         name: "rehearsal".into(),
@@ -349,9 +351,15 @@ impl Stage for Rehearsal {
             Fault::PowerOn(c, n) => vec![power(c, n, true)],
             Fault::Crash(c, n, _) => vec![gateway(c, n, false)],
             Fault::Start(c, n, _) => vec![gateway(c, n, true)],
-            Fault::Cut { .. } | Fault::Heal { .. } | Fault::Api(..) | Fault::Export(..) | Fault::Unexport(..) => {
-                return Ok(String::new());
-            }
+            Fault::Cut { .. }
+            | Fault::Heal { .. }
+            | Fault::Api(..)
+            | Fault::Export(..)
+            | Fault::Unexport(..)
+            | Fault::ClockSkew(..)
+            | Fault::ClockRate(..)
+            | Fault::NatRemap(_)
+            | Fault::ChangeAddress(_) => return Ok(String::new()),
         };
         for (here, what) in &follows {
             self.add(Fact { at: self.now, place: here.clone(), what: what.clone() });

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
 use tombolo_core::model::{CableDriver, Protocol, ServiceKey};
+use tombolo_core::nat::boxes::Behaviour;
 
 /// A whole scenario.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,6 +44,8 @@ pub struct Cluster {
     pub services: Cidr,
     /// Its nodes, in the order written.
     pub nodes: Vec<NodeSpec>,
+    /// The NAT box in front of it, if there is one.
+    pub nat: Option<Behaviour>,
 }
 
 /// A node.
@@ -95,11 +98,13 @@ pub struct LinkSpec {
     pub jitter: Duration,
     /// Lost packets in a million.
     pub loss_millionths: u32,
+    /// The longest packet that passes, in bytes, headers of cables included.
+    pub mtu: u16,
 }
 
 impl Default for LinkSpec {
     fn default() -> Self {
-        Self { latency: Duration::from_millis(5), jitter: Duration::ZERO, loss_millionths: 0 }
+        Self { latency: Duration::from_millis(5), jitter: Duration::ZERO, loss_millionths: 0, mtu: 1_500 }
     }
 }
 
@@ -184,7 +189,28 @@ pub enum Verb {
     Export(ClusterId, ServiceKey),
     /// A ServiceExport is deleted.
     Unexport(ClusterId, ServiceKey),
+    /// The node's wall clock is off by this from now on.
+    ClockSkew(NodeRef, Skew),
+    /// All its clocks run at another rate from now on.
+    ClockRate(NodeRef, Rate),
+    /// The NAT box of the cluster forgets its mappings.
+    NatRemap(ClusterId),
+    /// The NAT box of the cluster gets another outside address.
+    ChangeAddress(ClusterId),
 }
+
+/// How far a wall clock is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Skew {
+    /// It reads more than the true time.
+    Ahead(Duration),
+    /// It reads less.
+    Behind(Duration),
+}
+
+/// How much too fast a clock runs, in millionths; below zero: too slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate(pub i32);
 
 /// Which daemons of a node a verb means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

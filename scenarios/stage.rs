@@ -1,6 +1,6 @@
 //! What a world must offer to play a scenario.
 
-use crate::{ApiRef, Daemons, Fact, ProbeId, Target};
+use crate::{ApiRef, Daemons, Fact, ProbeId, Rate, Skew, Target};
 use core::fmt;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,14 @@ pub enum Fault {
     Export(ClusterId, ServiceKey),
     /// A ServiceExport is deleted.
     Unexport(ClusterId, ServiceKey),
+    /// The node's wall clock is off by this from now on.
+    ClockSkew(ClusterId, NodeName, Skew),
+    /// All its clocks run at another rate from now on.
+    ClockRate(ClusterId, NodeName, Rate),
+    /// The NAT box of the cluster forgets its mappings.
+    NatRemap(ClusterId),
+    /// The NAT box of the cluster gets another outside address.
+    ChangeAddress(ClusterId),
 }
 
 /// How an API server behaves.

@@ -215,9 +215,16 @@ impl Trouble {
                     ApiFault::HistoryExpired => {}
                 }
             }
-            Verb::PowerOff(_) | Verb::PowerOn(_) | Verb::Crash(..) | Verb::Start(..) => self.beyond_apis(*at),
+            Verb::PowerOff(_)
+            | Verb::PowerOn(_)
+            | Verb::Crash(..)
+            | Verb::Start(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_) => self.beyond_apis(*at),
             // Not a fault, but things move.
             Verb::Export(..) | Verb::Unexport(..) => self.last = self.last.max(*at),
+            // Clocks may be off: nothing is excused by them.
+            Verb::ClockSkew(..) | Verb::ClockRate(..) => {}
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::probing::Stream;
 use crate::{
-    ApiFault, Daemons, Expectation, Flow, NodeRef, ProbeTarget, Side, Target, Verb, Watched, When, Which, Workload,
+    ApiFault, Daemons, Expectation, Flow, NodeRef, ProbeTarget, Rate, Side, Skew, Target, Verb, Watched, When, Which,
+    Workload,
 };
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -126,6 +127,31 @@ pub fn verb(verb: &Verb) -> String {
         Verb::Api(api, fault) => format!("{api} api {}", api_fault(fault)),
         Verb::Export(cluster, service) => format!("export {service} from {cluster}"),
         Verb::Unexport(cluster, service) => format!("unexport {service} from {cluster}"),
+        Verb::ClockSkew(at, how) => format!("the wall clock of {} is {}", node(at), skew(*how)),
+        Verb::NatRemap(cluster) => format!("the NAT box of {cluster} forgets its mappings"),
+        Verb::ChangeAddress(cluster) => format!("the NAT box of {cluster} gets another address"),
+        Verb::ClockRate(at, how) => format!("the clocks of {} run {}", node(at), rate(*how)),
+    }
+}
+
+/// How far a wall clock is off.
+#[must_use]
+pub fn skew(skew: Skew) -> String {
+    match skew {
+        Skew::Ahead(by) | Skew::Behind(by) if by.is_zero() => "right".into(),
+        Skew::Ahead(by) => format!("{} ahead", brief(by)),
+        Skew::Behind(by) => format!("{} behind", brief(by)),
+    }
+}
+
+/// At which rate clocks run.
+#[must_use]
+pub fn rate(Rate(millionths): Rate) -> String {
+    let percent = f64::from(millionths.unsigned_abs()) / 10_000.0;
+    match millionths {
+        0 => "at the true rate".into(),
+        1.. => format!("{percent}% too fast"),
+        _ => format!("{percent}% too slow"),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::fields::Fields;
 use super::names::{Members, Names, reserved_for_clusters, reserved_for_nodes};
+use super::nat::{self, NatWrong};
 use super::report::{Report, Span};
 use super::tree::{Node, Word};
-use super::values::{Kind, duration, flag, name, parse_port, parse_share, range, value};
+use super::values::{Kind, duration, flag, name, parse_mtu, parse_port, parse_share, range, value};
 use super::wrong::{Same, Wrong};
 use crate::{Broker, Cluster, LinkSpec, Links, NodeSpec, Workload};
 use core::net::{IpAddr, Ipv4Addr};
@@ -19,11 +20,12 @@ const PODS_MAX: u32 = 1_000;
 const LATENCY_MAX: Duration = Duration::from_secs(10);
 
 /// Ranges whose addresses mean something else already, and what.
-const SPECIAL: [(Ipv4Addr, u8, &str); 6] = [
+const SPECIAL: [(Ipv4Addr, u8, &str); 7] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "which stands for no host in particular"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "which each host keeps for itself"),
     (Ipv4Addr::new(169, 254, 0, 0), 16, "which no router forwards"),
     (Ipv4Addr::new(172, 16, 0, 0), 16, "where the simulator has its nodes and APIs"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, "where the simulator has its NAT boxes"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "which is for multicast"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "which is reserved"),
 ];
@@ -72,13 +74,23 @@ fn cluster(
     taken: &mut Vec<Taken>,
     report: &mut Report,
 ) -> Option<Cluster> {
-    let fields = Fields::open(node, "a cluster", &["pods", "services", "nodes"], report)?;
+    let fields = Fields::open(node, "a cluster", &["pods", "services", "nodes", "nat"], report)?;
     let pods = fields.need("pods", report).and_then(|node| own_range(id, "pods", node, taken, report));
     let services = fields.need("services", report).and_then(|node| own_range(id, "services", node, taken, report));
     let members = fields.need("nodes", report).and_then(|node| nodes(id, node, report));
     let nodes = members.as_ref().map(|members| members.nodes.clone());
     names.clusters.insert(id.clone(), members.unwrap_or_default());
-    Some(Cluster { pods: pods?, services: services?, nodes: nodes? })
+    let nat = match fields.get("nat") {
+        None => None,
+        Some(node) => {
+            nat::check_alone(id, node, names, report);
+            if let Some(members) = names.clusters.get_mut(id) {
+                members.nat = true;
+            }
+            Some(nat::behaviour(node, report)?)
+        }
+    };
+    Some(Cluster { pods: pods?, services: services?, nodes: nodes?, nat })
 }
 
 /// A range that overlaps none before it, and none that means something else.
@@ -117,7 +129,7 @@ fn special(range: Cidr) -> Option<(Cidr, &'static str)> {
 
 fn nodes(cluster: &ClusterId, node: &Node, report: &mut Report) -> Option<Members> {
     let list = node.list("a list of nodes: [gw-a*, gw-b*, worker]", report)?;
-    let mut members = Members { nodes: Vec::new(), whole: true };
+    let mut members = Members { nodes: Vec::new(), whole: true, nat: false };
     for node in list {
         match node_spec(node, &members.nodes, report) {
             Some(spec) => members.nodes.push(spec),
@@ -160,7 +172,11 @@ pub(super) fn broker(node: &Node, names: &Names, report: &mut Report) -> Option<
     if word.text == "own" {
         return Some(Broker::Own);
     }
-    names.cluster(word, (0, word.text.len()), report).map(Broker::Member)
+    let member = names.cluster(word, (0, word.text.len()), report)?;
+    if names.clusters.get(&member).is_some_and(|members| members.nat) {
+        report.add(word.span.clone(), Wrong::Nat(NatWrong::Broker(member.clone())));
+    }
+    Some(Broker::Member(member))
 }
 
 /// `cable: wireguard`.
@@ -178,13 +194,13 @@ pub(super) fn links(node: &Node, names: &Names, report: &mut Report) -> Option<L
     let fields = Fields::open(node, "links", &["default", "pairs"], report)?;
     let mut links = Links::default();
     if let Some(node) = fields.get("default")
-        && let Some(fields) = Fields::open(node, "a link", &["latency", "jitter", "loss"], report)
+        && let Some(fields) = Fields::open(node, "a link", &["latency", "jitter", "loss", "mtu"], report)
     {
         links.default = link(&fields, LinkSpec::default(), report);
     }
     let pairs = fields.get("pairs").and_then(|node| node.list("a list of links", report));
     for node in pairs.unwrap_or_default() {
-        let known = &["between", "latency", "jitter", "loss"];
+        let known = &["between", "latency", "jitter", "loss", "mtu"];
         let Some(fields) = Fields::open(node, "a link", known, report) else { continue };
         let spec = link(&fields, links.default, report);
         let Some((ends, span)) = fields.need("between", report).and_then(|node| ends(node, names, report)) else {
@@ -225,6 +241,7 @@ fn link(fields: &Fields<'_>, base: LinkSpec, report: &mut Report) -> LinkSpec {
             .get("loss")
             .and_then(|node| value(node, Kind::Share, parse_share, report))
             .unwrap_or(base.loss_millionths),
+        mtu: fields.get("mtu").and_then(|node| value(node, Kind::Mtu, parse_mtu, report)).unwrap_or(base.mtu),
     }
 }
 

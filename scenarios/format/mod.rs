@@ -13,6 +13,7 @@ mod errors;
 mod expect;
 mod fields;
 mod names;
+mod nat;
 mod nearest;
 mod report;
 #[cfg(test)]

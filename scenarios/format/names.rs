@@ -37,6 +37,8 @@ pub(super) struct Members {
     pub nodes: Vec<NodeSpec>,
     /// Whether that is all.
     pub whole: bool,
+    /// Whether they are behind a NAT box.
+    pub nat: bool,
 }
 
 /// What the file defines.

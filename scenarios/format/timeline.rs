@@ -2,9 +2,10 @@
 
 use super::fields::{Choice, Fields};
 use super::names::Names;
+use super::nat;
 use super::report::Report;
 use super::tree::{Node, Word};
-use super::values::{Kind, duration, flag, no, value};
+use super::values::{Kind, duration, flag, no, rate, skew, value};
 use super::wrong::{Same, Wrong};
 use crate::{Act, ApiFault, ApiRef, Daemon, Daemons, NodeRef, Side, Verb, Which};
 use core::time::Duration;
@@ -15,7 +16,21 @@ use tombolo_core::base::ClusterId;
 pub(super) const VERBS: Choice = Choice {
     kind: "verb",
     article: "a",
-    known: &["power_off", "power_on", "crash", "start", "cut", "heal", "api", "export", "unexport"],
+    known: &[
+        "power_off",
+        "power_on",
+        "crash",
+        "start",
+        "cut",
+        "heal",
+        "api",
+        "export",
+        "unexport",
+        "clock_skew",
+        "clock_rate",
+        "nat_remap",
+        "change_address",
+    ],
 };
 
 /// Clusters in which something happened that a later `last-…` may refer to.
@@ -42,7 +57,11 @@ impl Before {
             | Verb::Heal { .. }
             | Verb::Api(..)
             | Verb::Export(..)
-            | Verb::Unexport(..) => false,
+            | Verb::Unexport(..)
+            | Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_) => false,
         };
     }
 
@@ -131,8 +150,30 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "api" => api(object, names, report).map(|(api, fault)| Verb::Api(api, fault)),
         "export" => names.service(object, report).map(|(cluster, key)| Verb::Export(cluster, key)),
         "unexport" => names.service(object, report).map(|(cluster, key)| Verb::Unexport(cluster, key)),
+        "nat_remap" => nat::boxed(object, names, report).map(Verb::NatRemap),
+        "change_address" => nat::boxed(object, names, report).map(Verb::ChangeAddress),
+        "clock_skew" => {
+            clock(object, "clock_skew", &some_node, skew, report).map(|(node, skew)| Verb::ClockSkew(node, skew))
+        }
+        "clock_rate" => {
+            clock(object, "clock_rate", &some_node, rate, report).map(|(node, rate)| Verb::ClockRate(node, rate))
+        }
         _ => None,
     }
+}
+
+/// `{ node: west/gw-a, by: -30s }`, with what `by` is read by.
+fn clock<T>(
+    object: &Node,
+    verb: &'static str,
+    some_node: &dyn Fn(&Node, &mut Report) -> Option<NodeRef>,
+    by: fn(&Node, &mut Report) -> Option<T>,
+    report: &mut Report,
+) -> Option<(NodeRef, T)> {
+    let fields = Fields::open(object, verb, &["node", "by"], report)?;
+    let node = fields.need("node", report).and_then(|node| some_node(node, report));
+    let by = fields.need("by", report).and_then(|node| by(node, report));
+    Some((node?, by?))
 }
 
 /// `{ node: west/gw-a, daemon: gateway }`.

@@ -3,12 +3,15 @@
 use super::report::Report;
 use super::tree::{Node, Word};
 use super::wrong::Wrong;
+use crate::{Rate, Skew};
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 use tombolo_core::base::{Cidr, LabelError};
 use tombolo_core::model::Protocol;
 
+/// A clock that runs more wrong than this, in millionths, is a broken one.
+const RATE_MAX: i32 = 100_000;
 /// No scenario lasts longer.
 const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -27,6 +30,16 @@ pub enum Kind {
     Count,
     /// A share of packets.
     Share,
+    /// The longest packet of a link.
+    Mtu,
+    /// What a NAT box's mapping or filter depends on.
+    NatKind,
+    /// Which ports a NAT box gives.
+    NatPorts,
+    /// How far a wall clock is off.
+    Skew,
+    /// How much too fast a clock runs.
+    Rate,
     /// Yes or no.
     Flag,
     /// The flag that can only be set.
@@ -68,6 +81,11 @@ impl Kind {
             Self::Protocol => "tcp or udp",
             Self::Count => "a whole number",
             Self::Share => "a share from 0% to 100%: 1% or 0.25%",
+            Self::NatKind => "endpoint-independent, address-dependent or address-and-port-dependent",
+            Self::NatPorts => "kept or changed",
+            Self::Mtu => "a number of bytes from 1280 to 9000",
+            Self::Skew => "a duration, below zero if the clock is behind: 1h, -30s, 0s",
+            Self::Rate => "a share of the true rate from -10% to 10%, below zero if the clock is slow: 0.1%, -2%, 0%",
             Self::Flag => "true or false",
             Self::Set => "true",
             Self::Target => {
@@ -89,12 +107,24 @@ impl Kind {
         }
     }
 
+    /// What was probably meant by a text that may have a sign.
+    fn signed_hint(self, text: &str) -> Option<String> {
+        let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
+        let unit = if self == Self::Rate { '%' } else { 's' };
+        if !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()) {
+            return Some(format!("did you mean {sign}{rest}{unit}?"));
+        }
+        let fine = |bare: &str| if unit == '%' { parse_rate(bare).is_some() } else { parse_skew(bare).is_some() };
+        text.strip_prefix('+').filter(|bare| fine(bare)).map(|bare| format!("did you mean {bare}?"))
+    }
+
     /// What was probably meant by `text`.
     pub(super) fn hint(self, text: &str) -> Option<String> {
         let number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let words: &'static [&'static str] = match self {
             Self::Duration if number => return Some(format!("did you mean {text}s?")),
             Self::Share if number => return Some(format!("did you mean {text}%?")),
+            Self::Skew | Self::Rate => return self.signed_hint(text),
             Self::Window if text.contains('-') && !text.contains("..") => {
                 return Some(format!("did you mean {}?", text.replacen('-', "..", 1)));
             }
@@ -105,6 +135,8 @@ impl Kind {
             Self::Port if text.ends_with("/sctp") => return Some("only tcp and udp are carried".to_owned()),
             Self::Rcode => &["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"],
             Self::Flow => &["new", "held"],
+            Self::NatKind => &["endpoint-independent", "address-dependent", "address-and-port-dependent"],
+            Self::NatPorts => &["kept", "changed"],
             Self::Ability => &["loss", "delay", "jitter", "held-flows", "deterministic"],
             Self::Daemon => &["gateway", "route-agent", "discovery", "dns", "all"],
             Self::ApiFault => {
@@ -117,6 +149,7 @@ impl Kind {
             | Self::Target
             | Self::Port
             | Self::Count
+            | Self::Mtu
             | Self::Set
             | Self::DnsName
             | Self::Node
@@ -137,6 +170,11 @@ impl fmt::Display for Kind {
             Self::Protocol => "protocol",
             Self::Count => "number",
             Self::Share => "share",
+            Self::Mtu => "length of packets",
+            Self::NatKind => "kind of NAT",
+            Self::NatPorts => "way to give ports",
+            Self::Skew => "error of a clock",
+            Self::Rate => "error of a clock's rate",
             Self::Flag => "yes or no",
             Self::Set => "value for this key",
             Self::Target => "target",
@@ -173,6 +211,16 @@ pub(super) fn value<T>(node: &Node, kind: Kind, parse: fn(&str) -> Option<T>, re
 /// A duration.
 pub(super) fn duration(node: &Node, report: &mut Report) -> Option<Duration> {
     value(node, Kind::Duration, parse_duration, report)
+}
+
+/// How far a wall clock is off.
+pub(super) fn skew(node: &Node, report: &mut Report) -> Option<Skew> {
+    value(node, Kind::Skew, parse_skew, report)
+}
+
+/// How much too fast a clock runs.
+pub(super) fn rate(node: &Node, report: &mut Report) -> Option<Rate> {
+    value(node, Kind::Rate, parse_rate, report)
 }
 
 /// `true` or `false`.
@@ -278,6 +326,26 @@ pub(super) fn parse_share(text: &str) -> Option<u32> {
     u32::try_from(millionths).ok().filter(|millionths| *millionths <= 1_000_000)
 }
 
+/// Bytes. Every link carries 1,280 (RFC 8200); what ends below would not even carry a hello.
+pub(super) fn parse_mtu(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|mtu| (1_280..=9_000).contains(mtu))
+}
+
+/// `1h`, `-30s`.
+pub(super) fn parse_skew(text: &str) -> Option<Skew> {
+    match text.strip_prefix('-') {
+        Some(behind) => parse_duration(behind).map(Skew::Behind),
+        None => parse_duration(text).map(Skew::Ahead),
+    }
+}
+
+/// `0.1%`, `-2%`.
+pub(super) fn parse_rate(text: &str) -> Option<Rate> {
+    let (sign, share) = text.strip_prefix('-').map_or((1, text), |share| (-1, share));
+    let millionths = i32::try_from(parse_share(share)?).ok()?;
+    (millionths <= RATE_MAX).then_some(Rate(sign * millionths))
+}
+
 /// `80/tcp`; without a protocol, TCP.
 pub(super) fn parse_port(text: &str) -> Option<(u16, Protocol)> {
     let (port, protocol) = match text.split_once('/') {
@@ -332,6 +400,20 @@ mod tests {
         assert_eq!(parse_share("100%"), Some(1_000_000));
         for wrong in ["1", "101%", "-1%", "%", "0.00001%"] {
             assert_eq!(parse_share(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_of_clocks_have_a_sign_only_below_zero() {
+        assert_eq!(parse_skew("1h"), Some(Skew::Ahead(Duration::from_secs(3_600))));
+        assert_eq!(parse_skew("-30s"), Some(Skew::Behind(Duration::from_secs(30))));
+        assert_eq!(parse_rate("0.1%"), Some(Rate(1_000)));
+        assert_eq!(parse_rate("-10%"), Some(Rate(-100_000)));
+        for wrong in ["--1s", "+1h", "-", "1", "5%"] {
+            assert_eq!(parse_skew(wrong), None, "{wrong}");
+        }
+        for wrong in ["--1%", "+1%", "-", "1", "10.0001%", "-11%", "1s"] {
+            assert_eq!(parse_rate(wrong), None, "{wrong}");
         }
     }
 

@@ -8,12 +8,13 @@ use super::timeline::{BEHAVIOURS, VERBS};
 use super::{KEYS, implied, parse};
 use crate::wording;
 use crate::{
-    Ability, Act, ApiFault, ApiRef, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, Scenario,
-    Side, Target, Verb, When, Workload,
+    Ability, Act, ApiFault, ApiRef, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, Rate,
+    Scenario, Side, Skew, Target, Verb, When, Workload,
 };
 use core::fmt::Write as _;
 use core::time::Duration;
 use tombolo_core::model::CableDriver;
+use tombolo_core::nat::boxes::Behaviour;
 
 /// Lines of the story are not longer.
 const WIDTH: usize = 118;
@@ -144,11 +145,17 @@ const fn ability(ability: Ability) -> &'static str {
     }
 }
 
-fn cluster(Cluster { pods, services, nodes }: &Cluster) -> String {
+fn cluster(Cluster { pods, services, nodes, nat }: &Cluster) -> String {
     let node = |node: &crate::NodeSpec| format!("{}{}", node.name, if node.gateway { "*" } else { "" });
     let nodes = nodes.iter().map(|spec| word(&node(spec))).collect::<Vec<_>>().join(", ");
     let (pods, services) = (word(&pods.to_string()), word(&services.to_string()));
-    format!("{{ pods: {pods}, services: {services}, nodes: [{nodes}] }}")
+    let nat = nat.map_or_else(String::new, |nat| format!(", nat: {}", self::nat(nat)));
+    format!("{{ pods: {pods}, services: {services}, nodes: [{nodes}]{nat} }}")
+}
+
+fn nat(Behaviour { mapping, filtering, keeps_ports }: Behaviour) -> String {
+    let ports = if keeps_ports { ", ports: kept" } else { "" };
+    format!("{{ mapping: {mapping}, filtering: {filtering}{ports} }}")
 }
 
 fn links(links: &Links) -> Option<String> {
@@ -169,7 +176,7 @@ fn links(links: &Links) -> Option<String> {
 }
 
 /// What is not as in `base`.
-fn link(LinkSpec { latency, jitter, loss_millionths }: &LinkSpec, base: &LinkSpec) -> Vec<String> {
+fn link(LinkSpec { latency, jitter, loss_millionths, mtu }: &LinkSpec, base: &LinkSpec) -> Vec<String> {
     let mut fields = Vec::new();
     if *latency != base.latency {
         fields.push(format!("latency: {}", duration(*latency)));
@@ -178,12 +185,19 @@ fn link(LinkSpec { latency, jitter, loss_millionths }: &LinkSpec, base: &LinkSpe
         fields.push(format!("jitter: {}", duration(*jitter)));
     }
     if *loss_millionths != base.loss_millionths {
-        let fraction = format!("{:04}", loss_millionths % 10_000);
-        let fraction = fraction.trim_end_matches('0');
-        let point = if fraction.is_empty() { "" } else { "." };
-        fields.push(format!("loss: {}{point}{fraction}%", loss_millionths / 10_000));
+        fields.push(format!("loss: {}", share(*loss_millionths)));
+    }
+    if *mtu != base.mtu {
+        fields.push(format!("mtu: {mtu}"));
     }
     fields
+}
+
+fn share(millionths: u32) -> String {
+    let fraction = format!("{:04}", millionths % 10_000);
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}%", millionths / 10_000)
 }
 
 fn workload(Workload { service, cluster, pods, ports, exported }: &Workload) -> String {
@@ -225,6 +239,20 @@ fn verb(verb: &Verb) -> String {
         Verb::Api(api, fault) => format!("api: {{ of: {}, {} }}", self::api(api), api_fault(fault)),
         Verb::Export(cluster, service) => format!("export: {cluster}/{service}"),
         Verb::Unexport(cluster, service) => format!("unexport: {cluster}/{service}"),
+        Verb::ClockSkew(node, skew) => {
+            let (sign, by) = match skew {
+                Skew::Ahead(by) => ("", by),
+                Skew::Behind(by) => ("-", by),
+            };
+            format!("clock_skew: {{ node: {}, by: {sign}{} }}", wording::node(node), duration(*by))
+        }
+        Verb::ClockRate(node, Rate(millionths)) => {
+            let sign = if *millionths < 0 { "-" } else { "" };
+            let by = share(millionths.unsigned_abs());
+            format!("clock_rate: {{ node: {}, by: {sign}{by} }}", wording::node(node))
+        }
+        Verb::NatRemap(cluster) => format!("nat_remap: {}", word(cluster.as_str())),
+        Verb::ChangeAddress(cluster) => format!("change_address: {}", word(cluster.as_str())),
     }
 }
 

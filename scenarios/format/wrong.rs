@@ -1,6 +1,7 @@
 //! What can be wrong in a scenario file. Each variant is a fact with what a person needs to mend it; the texts are here
 //! and nowhere else.
 
+use super::nat::NatWrong;
 use super::nearest::nearest;
 use super::values::Kind;
 use core::fmt;
@@ -290,6 +291,9 @@ pub enum Wrong {
         /// What suits.
         suits: &'static [&'static str],
     },
+    /// About NAT boxes.
+    #[error("{0}")]
+    Nat(NatWrong),
     /// No such cluster.
     #[error("there is no cluster '{name}'")]
     UnknownCluster {
@@ -428,6 +432,7 @@ impl Wrong {
             | Self::NothingBefore { .. }
             | Self::NoDaemonThere { .. }
             | Self::Same(_)
+            | Self::Nat(_)
             | Self::ApiLacksTime { .. }
             | Self::ApiTakesNoTime { .. }
             | Self::AnswerWithCode { .. } => None,
@@ -492,6 +497,7 @@ impl Wrong {
             | Self::WrongWhen { .. }
             | Self::UnknownPort { .. }
             | Self::Backwards(..)
+            | Self::Nat(_)
             | Self::Same(_) => None,
         }
     }

@@ -92,6 +92,8 @@ impl Broken {
                 self.exported.retain(|(of, exported)| of != cluster || exported != key);
                 self.exported.len() < before
             }
+            // Nothing is broken by them.
+            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => true,
         }
     }
 

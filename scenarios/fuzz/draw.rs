@@ -9,6 +9,7 @@
 //! some at once, some only in the end.
 
 use super::broken::{Broken, effective};
+use super::disturb::disturb;
 use crate::bounds::{CALM_AFTER, CONVERGED_WITHIN, GONE_WITHIN};
 use crate::format::{implied, is_called};
 use crate::wording::zone_name;
@@ -75,6 +76,7 @@ pub fn draw(seed: u64, without: &[String]) -> Scenario {
         }
     };
     repair(&mut scenario, &broken, &mut dice);
+    disturb(&mut scenario, seed, without);
     scenario.expect = expectations(&scenario, &broken, &mut dice);
     retime(&mut scenario);
     scenario.needs = implied(&scenario.links, &scenario.expect);
@@ -99,15 +101,15 @@ pub(super) fn retime(scenario: &mut Scenario) {
 }
 
 /// Chance, in the words of this page.
-struct Dice(Rng);
+pub(super) struct Dice(pub(super) Rng);
 
 impl Dice {
     /// Even in `low..=high`.
-    fn from(&mut self, low: u64, high: u64) -> u64 {
+    pub(super) fn from(&mut self, low: u64, high: u64) -> u64 {
         low + self.0.below(high - low + 1)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.0.below(n) == 0
     }
 
@@ -118,12 +120,12 @@ impl Dice {
     }
 
     /// One of them; there is at least one.
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         let index = usize::try_from(self.0.below(of.len() as u64)).unwrap_or(0);
         of[index].clone()
     }
 
-    fn millis(&mut self, low: u64, high: u64) -> Duration {
+    pub(super) fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(self.from(low / GRAIN_MS, high / GRAIN_MS) * GRAIN_MS)
     }
 
@@ -142,7 +144,10 @@ fn clusters(dice: &mut Dice) -> BTreeMap<ClusterId, Cluster> {
         let node = |gateway| move |name: &&str| Some(NodeSpec { name: NodeName::new(name).ok()?, gateway });
         let nodes = GATEWAYS.iter().take(gateways).filter_map(node(true));
         let nodes = nodes.chain(WORKERS.iter().take(workers).filter_map(node(false))).collect();
-        Some((ClusterId::new(name).ok()?, Cluster { pods: range(number)?, services: range(100 + number)?, nodes }))
+        Some((
+            ClusterId::new(name).ok()?,
+            Cluster { pods: range(number)?, services: range(100 + number)?, nodes, nat: None },
+        ))
     };
     (1..).zip(CLUSTERS.iter().take(count)).filter_map(cluster).collect()
 }
@@ -158,6 +163,7 @@ fn links(ids: &[ClusterId], dice: &mut Dice) -> Links {
         latency: Duration::from_millis(dice.pick(&[1, 5, 5, 5, 20, 60])),
         jitter: Duration::from_millis(dice.pick(&[0, 0, 0, 1, 4, 10])),
         loss_millionths: if lossy { dice.pick(&[0, 1_000, 10_000, 20_000]) } else { 0 },
+        ..LinkSpec::default()
     };
     let mut links = Links { default: link(dice), pairs: BTreeMap::new() };
     for (index, a) in ids.iter().enumerate() {
@@ -268,6 +274,7 @@ impl World<'_> {
             Verb::Api(api, _) => Verb::Api(api.clone(), ApiFault::Healthy),
             Verb::Unexport(cluster, key) => Verb::Export(cluster.clone(), key.clone()),
             Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) => return None,
+            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => return None,
         })
     }
 

@@ -10,6 +10,7 @@
 //! Nodes are named, never meant by role: a role may be vacant at that moment, and the seed decides who has it anyway.
 
 mod broken;
+mod disturb;
 mod draw;
 mod shrink;
 #[cfg(test)]

@@ -134,7 +134,12 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
     let workloads = scenario.workloads.clone();
     let offers = |of: &ClusterId, key: &ServiceKey| workloads.iter().any(|w| w.cluster == *of && w.service == *key);
     scenario.timeline.retain(|Act { verb, .. }| match verb {
-        Verb::PowerOff(node) | Verb::PowerOn(node) => has_node(&there, node),
+        Verb::PowerOff(node) | Verb::PowerOn(node) | Verb::ClockSkew(node, _) | Verb::ClockRate(node, _) => {
+            has_node(&there, node)
+        }
+        Verb::NatRemap(cluster) | Verb::ChangeAddress(cluster) => {
+            there.clusters.get(cluster).is_some_and(|cluster| cluster.nat.is_some())
+        }
         Verb::Crash(node, which) | Verb::Start(node, which) => has_daemon(&there, node, *which),
         Verb::Cut { from, to, .. } | Verb::Heal { from, to } => has_side(&there, from) && has_side(&there, to),
         Verb::Api(api, _) => has_api(&there, api),
@@ -259,6 +264,7 @@ fn plainer_world(scenario: &Scenario) -> Vec<Scenario> {
     let mut plainer = vec![
         with(scenario, |s| (s.links.default, s.links.pairs) = (LinkSpec::default(), Default::default())),
         with(scenario, |s| s.links.pairs.clear()),
+        with(scenario, |s| s.clusters.values_mut().for_each(|cluster| cluster.nat = None)),
         with(scenario, |s| s.links.default = LinkSpec::default()),
         with(scenario, |s| s.cable = CableDriver::Wireguard),
     ];
@@ -315,7 +321,11 @@ fn plainer_verbs(scenario: &Scenario) -> Vec<Scenario> {
             | Verb::Heal { .. }
             | Verb::Api(..)
             | Verb::Export(..)
-            | Verb::Unexport(..) => {}
+            | Verb::Unexport(..)
+            | Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_) => {}
         }
     }
     plainer
@@ -332,7 +342,11 @@ fn cure_of(verb: &Verb) -> Option<Verb> {
         | Verb::Heal { .. }
         | Verb::Api(..)
         | Verb::Export(..)
-        | Verb::Unexport(..) => None,
+        | Verb::Unexport(..)
+        | Verb::ClockSkew(..)
+        | Verb::ClockRate(..)
+        | Verb::NatRemap(_)
+        | Verb::ChangeAddress(_) => None,
     }
 }
 

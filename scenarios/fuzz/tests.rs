@@ -100,6 +100,7 @@ fn is_fault(verb: &Verb) -> bool {
         Verb::PowerOff(_) | Verb::Crash(..) | Verb::Cut { .. } | Verb::Unexport(..) => true,
         Verb::Api(_, fault) => *fault != ApiFault::Healthy,
         Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) => false,
+        Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => false,
     }
 }
 
@@ -118,7 +119,11 @@ fn has_the_conjunction(scenario: &Scenario) -> bool {
             | Verb::Cut { .. }
             | Verb::Heal { .. }
             | Verb::Export(..)
-            | Verb::Unexport(..) => {}
+            | Verb::Unexport(..)
+            | Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_) => {}
         }
     }
     false

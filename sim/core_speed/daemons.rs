@@ -132,6 +132,15 @@ impl CoreSpeed {
         self.broken = Some(format!("{place} wants to wake at {now} again and again (law 4 of machines)"));
     }
 
+    /// Its host's clock is another: its next wake-up comes at another time.
+    pub(super) fn sleep_anew(&mut self, id: ProcessId) {
+        let Some(client) = self.processes.get(id.0).map(|process| process.client(id)) else { return };
+        if let Some(running) = self.running(client) {
+            running.wake = None;
+            self.settle(client);
+        }
+    }
+
     fn sleep_until(&mut self, client: Client, at: tombolo_core::base::Instant) {
         let host = self.processes.get(client.process.0).map(|process| process.host);
         let Some(when) = host.and_then(|host| self.clocks.get(host.0)).map(|clock| clock.when(at)) else { return };

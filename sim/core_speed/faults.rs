@@ -39,9 +39,8 @@ impl Ground for CoreSpeed {
 
     fn switch_on(&mut self, node: HostId) {
         self.fabric.set_power(node, true);
-        let clock = Clock::new(self.now, &mut self.chance);
-        if let Some(old) = self.clocks.get_mut(node.0) {
-            *old = clock;
+        if let Some(clock) = self.clocks.get_mut(node.0) {
+            clock.boot(self.now, &mut self.chance);
         }
         let power_up = self.power_ups.get_mut(node.0).map_or(0, |count| {
             *count += 1;
@@ -89,6 +88,15 @@ impl Ground for CoreSpeed {
         let key_of = Object::ServiceExport(export(key, crate::world::START)).key();
         let version = self.apis.get(api).and_then(|api| api.get(Api::Local, &key_of)).map(|(_, version)| version);
         Ok(version.is_some_and(|version| self.write_as_world(api, Write::Delete(key_of, version))))
+    }
+
+    fn change_clock(&mut self, node: HostId, change: &dyn Fn(&mut Clock, Duration)) {
+        if let Some(clock) = self.clocks.get_mut(node.0) {
+            change(clock, self.now);
+        }
+        for id in self.processes_of(node) {
+            self.sleep_anew(id);
+        }
     }
 }
 

@@ -1,9 +1,28 @@
 //! What time it is in the world, and what has happened: shared by everything in it.
 
+use crate::world::Clock;
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_scenarios::{Fact, Place, What};
+
+/// The clocks of one host. Clones are the same clocks.
+#[derive(Clone, Debug)]
+pub(super) struct HostClock(Arc<Mutex<Clock>>);
+
+impl HostClock {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self(Arc::new(Mutex::new(clock)))
+    }
+
+    pub(super) fn get(&self) -> Clock {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, clock: Clock) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
+}
 
 #[derive(Debug, Default)]
 struct Pages {

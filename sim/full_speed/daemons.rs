@@ -1,12 +1,13 @@
 //! Daemons: the real shell and the real kube client, each daemon a process of its own on the stack of its node.
 
 use super::apis::{API_PORT, user_agent};
+use super::chronicle::HostClock;
 use super::hands::{Diary, Hellos, HostWall, NoHellos, WantedCell, Zone};
 use super::process::{NAP, Process};
 use super::sockets::{StackId, TcpStream};
 use super::{Due, FullSpeed, FullSpeedError};
 use crate::core_speed::{MachineUser, Start, use_machine};
-use crate::world::{Clock, HostId};
+use crate::world::HostId;
 use core::time::Duration;
 use http::Uri;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -55,7 +56,7 @@ struct Kit {
     daemon: Daemon,
     place: Place,
     chronicle: super::chronicle::Chronicle,
-    clock: Clock,
+    clock: HostClock,
     wanted: WantedCell,
     local: SocketAddr,
     broker: SocketAddr,
@@ -102,6 +103,7 @@ impl FullSpeed {
         let settings = self.settings.clone();
         let start = Start { layout: &layout, settings: &settings, host, node, daemon, boot, seed, now: Instant::ZERO };
         let process = Process::new(now, seed, NAP)?;
+        process.set_rate(self.clocks.get(host.0).ok_or(FullSpeedError::NoClock)?.get().rate());
         let wanted = WantedCell::default();
         let (letterbox, inputs) = inbox();
         let config = Config::new(node.cluster.clone(), seed);
@@ -111,7 +113,7 @@ impl FullSpeed {
             daemon,
             place: place.clone(),
             chronicle: self.chronicle.clone(),
-            clock: self.clocks.get(host.0).copied().ok_or(FullSpeedError::NoClock)?,
+            clock: self.clocks.get(host.0).cloned().ok_or(FullSpeedError::NoClock)?,
             wanted: wanted.clone(),
             local: self.api_address(&ApiRef::Cluster(node.cluster.clone()))?,
             broker: self.api_address(&settings.broker)?,
@@ -224,8 +226,8 @@ async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Err
         tokio::task::spawn_local(zone.clone().serve(kit.own, kit.seed));
     }
     if let (Daemon::Gateway, Place::Daemon(_, node, _)) = (kit.daemon, &kit.place) {
-        let (chronicle, clock) = (kit.chronicle.clone(), kit.clock);
-        kube.sign_gateway(node.clone(), move || clock.wall(chronicle.now()));
+        let (chronicle, clock) = (kit.chronicle.clone(), kit.clock.clone());
+        kube.sign_gateway(node.clone(), move || clock.get().wall(chronicle.now()));
     }
     Ok(Hands {
         kube: Box::new(kube),

@@ -46,8 +46,10 @@ impl Ground for FullSpeed {
 
     fn switch_on(&mut self, node: HostId) {
         self.fabric.set_power(node, true);
-        if let Some(clock) = self.clocks.get_mut(node.0) {
-            *clock = Clock::new(self.time, &mut self.chance);
+        if let Some(cell) = self.clocks.get(node.0) {
+            let mut clock = cell.get();
+            clock.boot(self.time, &mut self.chance);
+            cell.set(clock);
         }
         let power_up = self.power_ups.get_mut(node.0).map_or(0, |count| {
             *count += 1;
@@ -103,6 +105,19 @@ impl Ground for FullSpeed {
             .delete(CLUSTER, &called.group, &called.plural, namespace, name)
             .map(|()| true)
             .map_err(|failure| StageError::Broken(failure.to_string()))
+    }
+
+    fn change_clock(&mut self, node: HostId, change: &dyn Fn(&mut Clock, Duration)) {
+        let Some(cell) = self.clocks.get(node.0) else { return };
+        let mut clock = cell.get();
+        change(&mut clock, self.time);
+        cell.set(clock);
+        self.stir(StackId(node.0));
+        for post in self.daemons.iter().filter(|post| post.host == node) {
+            if let Some(running) = &post.running {
+                running.process.set_rate(clock.rate());
+            }
+        }
     }
 }
 

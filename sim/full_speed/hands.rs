@@ -1,8 +1,7 @@
 //! The hands of a daemon in this world: sockets for hellos and DNS, cells that the world reads for everything else.
 
-use super::chronicle::Chronicle;
+use super::chronicle::{Chronicle, HostClock};
 use super::sockets::{StackId, UdpSocket, hello_links, link_address, link_number};
-use crate::world::Clock;
 use core::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -138,10 +137,10 @@ impl Journal for Diary {
 
 /// The wall clock of the daemon's host.
 #[derive(Debug)]
-pub(super) struct HostWall(pub(super) Chronicle, pub(super) Clock);
+pub(super) struct HostWall(pub(super) Chronicle, pub(super) HostClock);
 
 impl WallClock for HostWall {
     fn now(&self) -> Wall {
-        self.1.wall(self.0.now())
+        self.1.get().wall(self.0.now())
     }
 }

@@ -40,7 +40,7 @@ mod sockets;
 
 use crate::core_speed::Settings;
 use crate::world::{Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, act, find_node};
-use chronicle::Chronicle;
+use chronicle::{Chronicle, HostClock};
 use core::time::Duration;
 use daemons::{DaemonId, Post};
 use probes::Probes;
@@ -116,7 +116,7 @@ pub struct FullSpeed {
     apis: Vec<apis::Served>,
     pods: BTreeMap<StackId, Process>,
     probes: Probes,
-    clocks: Vec<Clock>,
+    clocks: Vec<HostClock>,
     /// How often each host was powered on.
     power_ups: Vec<u64>,
     lifecycles: Lifecycles,
@@ -153,7 +153,7 @@ impl FullSpeed {
             apis: Vec::new(),
             pods: BTreeMap::new(),
             probes: Probes::new(seed),
-            clocks: (0..hosts).map(|_| Clock::new(Duration::ZERO, &mut chance)).collect(),
+            clocks: (0..hosts).map(|_| HostClock::new(Clock::new(Duration::ZERO, &mut chance))).collect(),
             power_ups: vec![1; hosts],
             lifecycles: Lifecycles::new(&layout),
             chance,

@@ -13,6 +13,7 @@ use std::io;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime, RngSeed};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
+use tombolo_scenarios::Rate;
 
 /// How long a daemon or an API server that was not stirred is left alone.
 pub(super) const NAP: Duration = Duration::from_millis(4);
@@ -23,9 +24,10 @@ pub(super) const POD_NAP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Process {
     runtime: LocalRuntime,
-    /// What its clock read at birth.
-    origin: Instant,
-    born: Duration,
+    /// What its clock read at `since`: its birth, or when its rate was last changed.
+    origin: Cell<Instant>,
+    since: Cell<Duration>,
+    rate: Cell<Rate>,
     /// It has lived until then.
     lived: Cell<Duration>,
     stirred: Cell<bool>,
@@ -44,7 +46,30 @@ impl Process {
             let _inside = runtime.enter();
             Instant::now()
         };
-        Ok(Self { runtime, origin, born, lived: Cell::new(born), stirred: Cell::new(true), nap })
+        Ok(Self {
+            runtime,
+            origin: Cell::new(origin),
+            since: Cell::new(born),
+            rate: Cell::new(Rate(0)),
+            lived: Cell::new(born),
+            stirred: Cell::new(true),
+            nap,
+        })
+    }
+
+    /// From the moment until which it has lived, its clock runs at this rate.
+    pub(super) fn set_rate(&self, rate: Rate) {
+        let lived = self.lived.get();
+        self.origin.set(self.clock_at(lived));
+        self.since.set(lived);
+        self.rate.set(rate);
+    }
+
+    /// What its clock reads at `now`.
+    fn clock_at(&self, now: Duration) -> Instant {
+        let (elapsed, Rate(millionths)) = (now.saturating_sub(self.since.get()), self.rate.get());
+        let error = elapsed * millionths.unsigned_abs() / 1_000_000;
+        self.origin.get() + if millionths < 0 { elapsed.saturating_sub(error) } else { elapsed + error }
     }
 
     /// Puts a task into it.
@@ -70,7 +95,7 @@ impl Process {
 
     fn catch_up(&self, until: Duration) {
         self.lived.set(until);
-        let until = self.origin + until.saturating_sub(self.born);
+        let until = self.clock_at(until);
         self.runtime.block_on(async move {
             sleep_until(until).await;
             // For those who wanted to wake at that very moment.
@@ -137,6 +162,20 @@ mod tests {
         notify.notify_one();
         process.live(ms(104));
         assert_eq!(*notes.borrow(), [2, 3]);
+    }
+
+    #[test]
+    fn one_whose_clock_is_slow_does_everything_late_from_then_on() {
+        let (process, _, notes) = noting();
+        process.stir(ms(102));
+        process.set_rate(Rate(-500_000));
+        process.stir(ms(104));
+        assert_eq!(*notes.borrow(), [2]);
+        process.stir(ms(106));
+        assert_eq!(*notes.borrow(), [2, 4]);
+        process.set_rate(Rate(0));
+        process.stir(ms(108));
+        assert_eq!(*notes.borrow(), [2, 4, 6]);
     }
 
     #[test]

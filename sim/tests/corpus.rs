@@ -1,8 +1,10 @@
 //! Each file of `scenarios/` and of `scenarios/corpus/`, played.
 
 use libtest_mimic::{Failed, Trial};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use tombolo_scenarios::{Judgement, Options};
+use tombolo_core::roles::Event;
+use tombolo_scenarios::{Fact, Judgement, Options, Place, Rate, Report, Scenario, Verb, What};
 use tombolo_sim::Speed;
 
 /// One seed is enough to see that a scenario still plays; `ci/scenarios` plays many, in release.
@@ -14,12 +16,12 @@ pub fn trials() -> Vec<Trial> {
     let speeds = [Speed::Core, Speed::Full];
     let each = FOLDERS.iter().flat_map(|folder| files(folder).into_iter().map(move |file| (*folder, file)));
     let each = each.flat_map(|(folder, file)| speeds.map(|speed| (folder, file.clone(), speed)));
-    each.map(|(folder, file, speed)| {
+    let plays = each.map(|(folder, file, speed)| {
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
         let shown = if folder == "scenarios" { name } else { format!("corpus/{name}") };
         Trial::test(format!("{speed} speed: {shown}"), move || play(folder, &file, speed))
-    })
-    .collect()
+    });
+    plays.chain(spoilt()).chain(terms()).collect()
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -33,12 +35,91 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// What a scenario stands on, taken away: it has to fail.
+fn spoilt() -> impl Iterator<Item = Trial> {
+    let links: (_, fn(&mut Scenario), _) = ("small-mtu-wan", take_no_hello, "web.shop.svc.clusterset.local:80");
+    let boxes: (_, fn(&mut Scenario), _) = ("behind-nat", put_all_behind_nat, "web.shop.svc.clusterset.local:80");
+    [links, boxes].into_iter().flat_map(|(name, change, fails)| {
+        [Speed::Core, Speed::Full].map(|speed| {
+            Trial::test(format!("{speed} speed: {name}, spoilt"), move || {
+                let mut scenario = read("scenarios", Path::new(&format!("{name}.yaml")))?;
+                change(&mut scenario);
+                let table = judge(&scenario, speed)?.table();
+                let failed = table.lines().any(|line| line.contains("FAILED") && line.contains(fails));
+                if failed { Ok(()) } else { Err(table.into()) }
+            })
+        })
+    })
+}
+
+/// Whatever the clocks say, the terms of a cluster's gateways do not overlap; unless they differ by more than the lease's
+/// durations bear, three to two.
+fn terms() -> impl Iterator<Item = Trial> {
+    let right: fn(&mut Scenario) = |_| {};
+    let plays = [("clock-skew", right, 1), ("clock-rate", right, 1), ("clock-rate", run_three_times_as_fast, 2)];
+    plays.into_iter().zip(1..).flat_map(|((name, change, most), number)| {
+        [Speed::Core, Speed::Full].map(|speed| {
+            Trial::test(format!("{speed} speed: terms {number} of {name}"), move || {
+                let mut scenario = read("scenarios", Path::new(&format!("{name}.yaml")))?;
+                change(&mut scenario);
+                let at_once = holders_at_once(&judge(&scenario, speed)?.facts);
+                if at_once == most { Ok(()) } else { Err(format!("{at_once} held the lease of west at once").into()) }
+            })
+        })
+    })
+}
+
+/// How many of west's gateways announced at once, at most.
+fn holders_at_once(facts: &[Fact]) -> usize {
+    let (mut holders, mut most) = (BTreeSet::new(), 0);
+    for Fact { place, what, .. } in facts {
+        let Place::Daemon(cluster, ..) = place else { continue };
+        if matches!(what, What::Told(Event::Elected(_))) && cluster.as_str() == "west" {
+            holders.insert(place);
+        }
+        if matches!(what, What::Told(Event::StoodDown { .. }) | What::Process(false)) {
+            holders.remove(place);
+        }
+        most = most.max(holders.len());
+    }
+    most
+}
+
+fn run_three_times_as_fast(scenario: &mut Scenario) {
+    for act in &mut scenario.timeline {
+        if let Verb::ClockRate(_, Rate(millionths)) = &mut act.verb {
+            *millionths *= 10;
+        }
+    }
+}
+
+fn take_no_hello(scenario: &mut Scenario) {
+    for link in scenario.links.pairs.values_mut() {
+        link.mtu = 100;
+    }
+}
+
+/// Then nobody reaches anybody first. (The format refuses it, so long as no cable dials what discovery found.)
+fn put_all_behind_nat(scenario: &mut Scenario) {
+    let nat = scenario.clusters.values().find_map(|cluster| cluster.nat);
+    scenario.clusters.values_mut().for_each(|cluster| cluster.nat = nat);
+}
+
+/// The scenario of that file.
+fn read(folder: &str, file: &Path) -> Result<Scenario, Failed> {
+    let name = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&name);
+    tombolo_scenarios::parse(&name, &std::fs::read_to_string(path)?).map_err(|errors| errors.to_string().into())
+}
+
+fn judge(scenario: &Scenario, speed: Speed) -> Result<Report, Failed> {
+    let mut stage = speed.stage(scenario, SEED)?;
+    Ok(tombolo_scenarios::run(scenario, stage.as_mut(), &Options { seed: SEED }))
+}
+
 fn play(folder: &str, file: &Path, speed: Speed) -> Result<(), Failed> {
     let name = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
-    let scenario =
-        tombolo_scenarios::parse(&name, &std::fs::read_to_string(file)?).map_err(|errors| errors.to_string())?;
-    let mut stage = speed.stage(&scenario, SEED)?;
-    let report = tombolo_scenarios::run(&scenario, stage.as_mut(), &Options { seed: SEED });
+    let report = judge(&read(folder, file)?, speed)?;
     if report.judgement() == Judgement::Met {
         return Ok(());
     }

@@ -46,7 +46,11 @@ impl Planted {
             | Fault::Cut { .. }
             | Fault::Heal { .. }
             | Fault::Export(..)
-            | Fault::Unexport(..) => {}
+            | Fault::Unexport(..)
+            | Fault::ClockSkew(..)
+            | Fault::ClockRate(..)
+            | Fault::NatRemap(_)
+            | Fault::ChangeAddress(_) => {}
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The verbs of a timeline, the same at both speeds: what they mean for power, wires, daemons and APIs, and how it is
 //! told what was done.
 
-use super::{Fabric, HostId, Layout};
+use super::{Clock, Fabric, HostId, Layout};
+use core::time::Duration;
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::ServiceKey;
-use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, StageError};
+use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, StageError, wording};
 
 /// A world on which the verbs act.
 pub(crate) trait Ground {
@@ -34,6 +35,8 @@ pub(crate) trait Ground {
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Deletes an export; false if it is not there.
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+    /// Changes the clocks of a node, with the time that it is: all its daemons go by the new ones.
+    fn change_clock(&mut self, node: HostId, change: &dyn Fn(&mut Clock, Duration));
 }
 
 /// Carries out a fault, and says what was done.
@@ -57,7 +60,39 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
             let gone = ground.delete_export(cluster, key)?;
             Ok(format!("{cluster} {} {key}", if gone { "no longer exports" } else { "did not export" }))
         }
+        Fault::NatRemap(cluster) => {
+            let site = site_with_nat(ground, cluster)?;
+            ground.fabric().forget_mappings(site);
+            Ok(format!("the NAT box of {cluster} forgot its mappings"))
+        }
+        Fault::ChangeAddress(cluster) => {
+            let site = site_with_nat(ground, cluster)?;
+            let address = ground.fabric().change_address(site).ok_or_else(|| no_box(cluster))?;
+            Ok(format!("the NAT box of {cluster} is now {address}"))
+        }
+        Fault::ClockSkew(cluster, node, skew) => {
+            let host = find_node(&ground.layout(), cluster, node)?;
+            ground.change_clock(host, &|clock, now| clock.set_skew(now, *skew));
+            Ok(format!("the wall clock of {cluster}/{node} is {}", wording::skew(*skew)))
+        }
+        Fault::ClockRate(cluster, node, rate) => {
+            let host = find_node(&ground.layout(), cluster, node)?;
+            ground.change_clock(host, &|clock, now| clock.set_rate(now, *rate));
+            Ok(format!("the clocks of {cluster}/{node} run {}", wording::rate(*rate)))
+        }
     }
+}
+
+fn no_box(cluster: &ClusterId) -> StageError {
+    StageError::Unknown(format!("NAT box of {cluster}"))
+}
+
+/// The site of a cluster behind a NAT box.
+fn site_with_nat<G: Ground>(ground: &G, cluster: &ClusterId) -> Result<u8, StageError> {
+    let layout = ground.layout();
+    let site =
+        layout.site_of(cluster).filter(|site| layout.nats().get(usize::from(*site)).is_some_and(Option::is_some));
+    site.ok_or_else(|| no_box(cluster))
 }
 
 /// The place of a host.

@@ -7,17 +7,18 @@
 //!                 └─> lost, because …
 //! ```
 //! Each node's decision is [`Kernel::handle`]; the fabric itself knows only who has which address, how long the way is,
-//! what is cut and who has no power. Cuts and loss act as a packet leaves, lack of power as it arrives. Time belongs to
+//! what is cut, who has no power, and what a site's NAT box does to addresses. Cuts and loss act as a packet leaves, lack of power as it arrives. Time belongs to
 //! the caller: [`Fabric::next_at`] says when something happens, [`Fabric::step`] lets exactly one host handle exactly
 //! one packet.
 
+use super::internet::{Internet, Unroutable};
 use super::proxy::NoBackend;
 use super::{HostId, Kernel, Layout, Proxy};
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, Rng};
 use tombolo_core::network::{Arrival, LinkName, Packet, Verdict};
@@ -29,6 +30,8 @@ const LOCAL_LATENCY: Duration = Duration::from_micros(200);
 const LOCAL_JITTER: Duration = Duration::from_micros(50);
 /// What a host takes to handle a packet.
 const HANDLING: Duration = Duration::from_micros(10);
+/// What a cable puts around a packet: the headers of IPv4, UDP and WireGuard.
+const OUTER_HEADERS: u16 = 60;
 /// The last byte of a site router's address.
 const ROUTER: u8 = 1;
 
@@ -77,8 +80,17 @@ pub enum Loss {
     Cut(HostId),
     /// By chance, on the way to that host.
     Chance(HostId),
+    /// Longer than the link to that host takes.
+    TooLong {
+        /// Bytes on the wire.
+        length: u16,
+        /// What the link takes.
+        mtu: u16,
+    },
     /// Nobody has that address.
     NoOwner(IpAddr),
+    /// The NAT box that has that address and port lets the packet not in.
+    NotLetIn(SocketAddr),
     /// The service of the own cluster has no ready pod.
     NoBackend(IpAddr),
     /// The node's network dropped it, for this reason.
@@ -91,7 +103,9 @@ impl fmt::Display for Loss {
             Self::Off => f.write_str("no power"),
             Self::Cut(_) => f.write_str("the way is cut"),
             Self::Chance(_) => f.write_str("lost on the way"),
+            Self::TooLong { length, mtu } => write!(f, "{length} bytes, the link takes {mtu}"),
             Self::NoOwner(address) => write!(f, "nobody has {address}"),
+            Self::NotLetIn(socket) => write!(f, "the NAT box of {socket} does not let it in"),
             Self::NoBackend(address) => write!(f, "no pod is ready behind {address}"),
             Self::Kernel(because) => f.write_str(because),
         }
@@ -154,6 +168,7 @@ pub struct Fabric<P> {
     /// When the last packet from one host arrives at another: a wire keeps the order of its packets.
     last: BTreeMap<(HostId, HostId), Duration>,
     flying: BinaryHeap<Reverse<Flight<P>>>,
+    internet: Internet,
     sequence: u64,
     uplink: LinkName,
     chance: Rng,
@@ -176,6 +191,7 @@ impl<P> Fabric<P> {
             cuts: BTreeSet::new(),
             last: BTreeMap::new(),
             flying: BinaryHeap::new(),
+            internet: Internet::of(&layout),
             sequence: 0,
             uplink: Kernel::uplink(),
             chance: Rng::stream(seed, "fabric"),
@@ -230,6 +246,16 @@ impl<P> Fabric<P> {
     /// Ends a cut from `from` to `to`.
     pub fn heal(&mut self, from: HostId, to: HostId) {
         self.cuts.remove(&(from, to));
+    }
+
+    /// The NAT box of a site forgets its mappings. False if there is none.
+    pub fn forget_mappings(&mut self, site: u8) -> bool {
+        self.internet.forget(site)
+    }
+
+    /// The NAT box of a site gets another outside address: this one. `None` if there is no box.
+    pub fn change_address(&mut self, site: u8) -> Option<IpAddr> {
+        self.internet.change_address(site)
     }
 
     /// Whether `from` and `to` have power and nothing cuts the way from one to the other.
@@ -288,18 +314,31 @@ impl<P> Fabric<P> {
         if self.cuts.contains(&(from, to)) {
             return Err(Loss::Cut(to));
         }
-        let site = |host: HostId| self.layout.host(host).map(|host| usize::from(host.site));
-        let (a, b) = (site(from), site(to));
-        if a == b {
+        let Some(link) = self.link(from, to) else {
             return Ok(LOCAL_LATENCY + self.chance.duration(Duration::ZERO, LOCAL_JITTER));
-        }
-        let link = a.zip(b).and_then(|(a, b)| self.links.get(a)?.get(b)).copied().unwrap_or_default();
+        };
         if link.loss_millionths > 0 && self.chance.chance(link.loss_millionths) {
             return Err(Loss::Chance(to));
         }
         let jitter =
             if link.jitter.is_zero() { Duration::ZERO } else { self.chance.duration(Duration::ZERO, link.jitter) };
         Ok(link.latency + jitter)
+    }
+
+    /// The link between the sites of two hosts; none if it is one site.
+    fn link(&self, from: HostId, to: HostId) -> Option<LinkSpec> {
+        let site = |host: HostId| self.layout.host(host).map(|host| usize::from(host.site));
+        let (a, b) = (site(from), site(to));
+        let link = || a.zip(b).and_then(|(a, b)| self.links.get(a)?.get(b)).copied().unwrap_or_default();
+        (a != b).then(link)
+    }
+
+    /// What a packet suffers that is too long for the link. Nobody fragments, and nobody says so: on many ways the
+    /// router's word is filtered.
+    fn too_long(&self, from: HostId, to: HostId, packet: &Packet) -> Option<Loss> {
+        let length = packet.length.saturating_add(if packet.outer.is_some() { OUTER_HEADERS } else { 0 });
+        let mtu = self.link(from, to)?.mtu;
+        (length > mtu).then_some(Loss::TooLong { length, mtu })
     }
 
     fn fly(&mut self, at: Duration, to: HostId, arrival: Arrival, packet: Packet, payload: P) {
@@ -352,7 +391,7 @@ impl<P> Fabric<P> {
     }
 
     /// Puts what `flight` has become on the wire of the host that handled it.
-    fn transmit(&mut self, flight: Flight<P>, next_hop: IpAddr) -> Option<Outcome<P>> {
+    fn transmit(&mut self, mut flight: Flight<P>, next_hop: IpAddr) -> Option<Outcome<P>> {
         let site = self.layout.host(flight.to).map(|host| host.site)?;
         let router = IpAddr::V4(Ipv4Addr::new(172, 16, site, ROUTER));
         let wanted = if next_hop == router {
@@ -361,7 +400,18 @@ impl<P> Fabric<P> {
             next_hop
         };
         // A plain host names the destination itself as next hop; its way to another site is the router's too.
-        let Some(to) = self.layout.owner(wanted) else { return Some(lost(flight, Loss::NoOwner(wanted))) };
+        let way = (flight.at, flight.to);
+        let to = match self.internet.carry(&self.layout, way, wanted, &flight.packet) {
+            Ok((to, packet)) => {
+                flight.packet = packet;
+                to
+            }
+            Err(Unroutable::NoOwner(address)) => return Some(lost(flight, Loss::NoOwner(address))),
+            Err(Unroutable::NotLetIn(socket)) => return Some(lost(flight, Loss::NotLetIn(socket))),
+        };
+        if let Some(loss) = self.too_long(flight.to, to, &flight.packet) {
+            return Some(lost(flight, loss));
+        }
         match self.wire(flight.to, to) {
             Err(loss) => Some(lost(flight, loss)),
             Ok(delay) => {

@@ -2,7 +2,8 @@ use super::*;
 use crate::world::fixtures;
 use std::collections::BTreeMap;
 use tombolo_core::model::Protocol;
-use tombolo_core::network::{Flags, Transport};
+use tombolo_core::nat::boxes::{Behaviour, Dependence};
+use tombolo_core::network::{Encapsulation, Flags, Transport};
 
 const START: Duration = Duration::ZERO;
 
@@ -154,7 +155,7 @@ fn loss_and_jitter_are_those_of_the_pair_of_sites() {
     let mut fabric = fabric(|scenario| {
         let pair = ("east".parse().unwrap(), "west".parse().unwrap());
         let latency = Duration::from_millis(20);
-        let link = LinkSpec { latency, jitter: latency, loss_millionths: 250_000 };
+        let link = LinkSpec { latency, jitter: latency, loss_millionths: 250_000, ..LinkSpec::default() };
         scenario.links.pairs.insert(pair, link);
     });
     let west = node(&fabric, "west", "gw-a");
@@ -175,6 +176,91 @@ fn loss_and_jitter_are_those_of_the_pair_of_sites() {
     assert!(*delays.first().unwrap() >= Duration::from_millis(20));
     assert!(*delays.last().unwrap() <= Duration::from_millis(41));
     assert!(delays.len() > 500, "{} different delays", delays.len());
+}
+
+#[test]
+fn a_packet_that_is_longer_than_the_link_takes_is_lost_on_it_and_nowhere_else() {
+    let mut fabric = fabric(|scenario| scenario.links.default.mtu = 1_300);
+    let (west, east) = (node(&fabric, "west", "gw-a"), node(&fabric, "east", "gw-a"));
+    let mut send = |from: HostId, packet: Packet| host_sends(&mut fabric, from, packet).1;
+    let far = |length| Packet { length, ..udp(("172.16.2.10", 9), ("172.16.1.10", 7)) };
+    assert!(matches!(send(west, far(1_300)), Outcome::Host { .. }));
+    assert_eq!(loss(send(west, far(1_301))), Loss::TooLong { length: 1_301, mtu: 1_300 });
+    let near = Packet { length: 1_500, ..udp(("172.16.1.10", 9), ("172.16.1.2", 7)) };
+    assert!(matches!(send(east, near), Outcome::Host { .. }), "a site has no such link");
+}
+
+const STRICT: Behaviour =
+    Behaviour { mapping: Dependence::AddressAndPort, filtering: Dependence::AddressAndPort, keeps_ports: false };
+
+fn west_behind_nat() -> Fabric<&'static str> {
+    fabric(|scenario| {
+        if let Some(west) = scenario.clusters.get_mut(&"west".parse().unwrap()) {
+            west.nat = Some(STRICT);
+        }
+    })
+}
+
+fn seen(outcome: Outcome<&'static str>) -> (String, String) {
+    let Outcome::Host { packet, .. } = outcome else { panic!("{outcome:?}") };
+    let (_, source, destination) = super::super::ports(&packet);
+    (format!("{}:{source}", packet.source), format!("{}:{destination}", packet.destination))
+}
+
+#[test]
+fn what_leaves_a_site_behind_nat_leaves_under_the_address_of_its_box_and_is_answered_there() {
+    let mut fabric = west_behind_nat();
+    let (west, east) = (node(&fabric, "west", "gw-a"), node(&fabric, "east", "gw-a"));
+    let (_, there) = host_sends(&mut fabric, west, udp(("172.16.2.10", 9), ("172.16.1.10", 7)));
+    assert_eq!(seen(there), ("198.18.2.1:20000".into(), "172.16.1.10:7".into()));
+    let (_, back) = host_sends(&mut fabric, east, udp(("172.16.1.10", 7), ("198.18.2.1", 20_000)));
+    assert_eq!(seen(back), ("172.16.1.10:7".into(), "172.16.2.10:9".into()));
+    let (_, other) = host_sends(&mut fabric, east, udp(("172.16.1.10", 8), ("198.18.2.1", 20_000)));
+    assert_eq!(loss(other), Loss::NotLetIn("198.18.2.1:20000".parse().unwrap()));
+}
+
+#[test]
+fn behind_nat_an_address_is_nobodys_elsewhere_and_its_owners_at_home() {
+    let mut fabric = west_behind_nat();
+    let (west, east) = (node(&fabric, "west", "gw-b"), node(&fabric, "east", "gw-a"));
+    let (_, far) = host_sends(&mut fabric, east, udp(("172.16.1.10", 9), ("172.16.2.10", 7)));
+    assert_eq!(loss(far), Loss::NoOwner("172.16.2.10".parse().unwrap()));
+    let (_, near) = host_sends(&mut fabric, west, udp(("172.16.2.11", 9), ("172.16.2.10", 7)));
+    assert_eq!(seen(near), ("172.16.2.11:9".into(), "172.16.2.10:7".into()));
+}
+
+#[test]
+fn a_box_that_forgets_or_moves_is_called_anew() {
+    let mut fabric = west_behind_nat();
+    let (west, east) = (node(&fabric, "west", "gw-a"), node(&fabric, "east", "gw-a"));
+    let call = |fabric: &mut Fabric<&'static str>| {
+        seen(host_sends(fabric, west, udp(("172.16.2.10", 9), ("172.16.1.10", 7))).1).0
+    };
+    assert_eq!(call(&mut fabric), "198.18.2.1:20000");
+    assert!(fabric.forget_mappings(2) && !fabric.forget_mappings(1), "east has no box");
+    let (_, late) = host_sends(&mut fabric, east, udp(("172.16.1.10", 7), ("198.18.2.1", 20_000)));
+    assert_eq!(loss(late), Loss::NotLetIn("198.18.2.1:20000".parse().unwrap()));
+    assert_eq!(call(&mut fabric), "198.18.2.1:20001");
+    assert_eq!(fabric.change_address(2), Some("198.19.2.1".parse().unwrap()));
+    assert_eq!(call(&mut fabric), "198.19.2.1:20002");
+    assert_eq!([fabric.change_address(2), fabric.change_address(1)], [Some("198.18.2.2".parse().unwrap()), None]);
+}
+
+#[test]
+fn what_a_cable_puts_around_a_packet_counts() {
+    let fabric = fabric(|scenario| scenario.links.default.mtu = 1_300);
+    let (west, east) = (node(&fabric, "west", "gw-a"), node(&fabric, "east", "gw-a"));
+    let outer = Encapsulation {
+        source: "172.16.2.10".parse().unwrap(),
+        source_port: 4511,
+        destination: "172.16.1.10".parse().unwrap(),
+        destination_port: 4511,
+        key: None,
+    };
+    let wrapped = |length| Packet { length, outer: Some(outer), ..udp(("10.1.0.7", 9), ("10.2.0.7", 7)) };
+    assert_eq!(fabric.too_long(west, east, &wrapped(1_240)), None);
+    let length = 1_301;
+    assert_eq!(fabric.too_long(west, east, &wrapped(1_241)), Some(Loss::TooLong { length, mtu: 1_300 }));
 }
 
 #[test]

@@ -6,11 +6,12 @@
 
 use super::{HostId, Layout};
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tombolo_core::base::{Cidr, Instant, Rng};
 use tombolo_core::network::{
-    Arrival, Conntrack, Link, LinkKind, LinkName, Network, Outcome, Packet, Route, RouteId, RouteKind, Table, Verdict,
-    Wanted, forward, plan,
+    Arrival, Conntrack, Encapsulation, Link, LinkKind, LinkName, Network, Outcome, Packet, Route, RouteId, RouteKind,
+    Table, Verdict, Wanted, forward, plan,
 };
 use tombolo_core::roles::Via;
 
@@ -33,6 +34,9 @@ pub struct Kernel {
     whole: Network,
     conntrack: Conntrack,
     pods_link: LinkName,
+    /// By the endpoint that a cable's peer was given: where it really is. A cable answers to where it last heard its
+    /// peer from, as WireGuard does. It is no part of the network: no plan compares it (B15).
+    roams: BTreeMap<SocketAddr, SocketAddr>,
 }
 
 impl Kernel {
@@ -46,6 +50,7 @@ impl Kernel {
             ours: Network::default(),
             conntrack: Conntrack::new(),
             pods_link: LinkName(PODS.into()),
+            roams: BTreeMap::new(),
         }
     }
 
@@ -84,6 +89,8 @@ impl Kernel {
     pub fn set_ours(&mut self, ours: Network) {
         self.whole = ours.clone().over(&self.base);
         self.ours = ours;
+        let peers = &self.whole.peers;
+        self.roams.retain(|given, _| peers.values().any(|peer| peer.endpoint == *given));
         for flow in self.conntrack.orphans(&self.whole) {
             self.conntrack.delete(&flow);
         }
@@ -125,11 +132,38 @@ impl Kernel {
         if pick >= outcomes.len() {
             return Verdict::Drop { because: "the model of this node gave no outcome".into() };
         }
-        let outcome = self.draw(outcomes.swap_remove(pick), chance);
+        let mut outcome = self.draw(outcomes.swap_remove(pick), chance);
+        self.hear_peer(packet, &outcome.verdict);
+        self.dial_peer(&mut outcome.verdict);
         if let Some(learned) = outcome.learned {
             self.conntrack.commit(learned, Instant::from_origin(now));
         }
         outcome.verdict
+    }
+
+    /// A cable learns where its peer is from what it took from it.
+    fn hear_peer(&mut self, packet: &Packet, verdict: &Verdict) {
+        let Some(Encapsulation { source, source_port, key: Some(key), .. }) = packet.outer else { return };
+        if matches!(verdict, Verdict::Drop { .. }) {
+            return;
+        }
+        let peer = self.whole.peers.iter().find(|(id, _)| id.key == key).map(|(_, peer)| peer.endpoint);
+        let Some(given) = peer else { return };
+        let heard = SocketAddr::new(source, source_port);
+        if heard == given {
+            self.roams.remove(&given);
+        } else {
+            self.roams.insert(given, heard);
+        }
+    }
+
+    /// A cable sends to where it heard its peer last.
+    fn dial_peer(&self, verdict: &mut Verdict) {
+        let Verdict::Send { packet: Packet { outer: Some(outer), .. }, .. } = verdict else { return };
+        let given = SocketAddr::new(outer.destination, outer.destination_port);
+        if let Some(real) = self.roams.get(&given).filter(|_| outer.key.is_some()) {
+            (outer.destination, outer.destination_port) = (real.ip(), real.port());
+        }
     }
 
     /// Draws the source port, where the kernel does.

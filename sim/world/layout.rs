@@ -3,6 +3,7 @@
 //! ```text
 //! site s           1, 2, … in order of cluster id; 0 is the broker's, where it has an API of its own
 //! site router      172.16.s.1           knows where every host of every site is, and nothing else
+//! NAT box          198.18.s.1           outside, where a site has one; after changes 198.19.s.1, 198.18.s.2, …
 //! API server       172.16.s.2
 //! node n           172.16.s.(10+n)/24   n counts from 0
 //!   pod range      the (n+1)-th /24 of the cluster's pods; its first address is the node's own, on the pods' link
@@ -17,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use tombolo_core::base::hash::{fnv1a, fnv1a_more, mix};
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
 use tombolo_core::model::{CableKey, Protocol, ServiceKey};
+use tombolo_core::nat::boxes::Behaviour;
 use tombolo_scenarios::{ApiRef, Broker, Cluster, Host, Scenario, Workload};
 
 /// How many cable devices a gateway can have: one for each remote rank.
@@ -167,6 +169,8 @@ pub struct Layout {
     by_host: BTreeMap<Host, HostId>,
     by_address: BTreeMap<IpAddr, HostId>,
     ranges: BTreeMap<ClusterId, (Cidr, Cidr)>,
+    /// The NAT box of each site; the broker's own site has none.
+    nats: Vec<Option<Behaviour>>,
 }
 
 impl Layout {
@@ -181,6 +185,7 @@ impl Layout {
             by_host: BTreeMap::new(),
             by_address: BTreeMap::new(),
             ranges: scenario.clusters.iter().map(|(id, c)| (id.clone(), (c.pods, c.services))).collect(),
+            nats: core::iter::once(None).chain(scenario.clusters.values().map(|cluster| cluster.nat)).collect(),
         };
         if scenario.broker == Broker::Own {
             layout.add(Host::Api(ApiRef::Broker), 0, 2, None);
@@ -314,6 +319,18 @@ impl Layout {
     #[must_use]
     pub fn services(&self) -> &[ServiceLayout] {
         &self.services
+    }
+
+    /// The NAT box in front of each site, by number of the site.
+    #[must_use]
+    pub fn nats(&self) -> &[Option<Behaviour>] {
+        &self.nats
+    }
+
+    /// The number of a cluster's site.
+    #[must_use]
+    pub fn site_of(&self, cluster: &ClusterId) -> Option<u8> {
+        self.find(&Host::Api(ApiRef::Cluster(cluster.clone()))).and_then(|host| self.host(host)).map(|host| host.site)
     }
 
     /// Pod and service range of a cluster.

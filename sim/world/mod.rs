@@ -15,6 +15,7 @@ mod clock;
 mod fabric;
 #[cfg(test)]
 pub(crate) mod fixtures;
+mod internet;
 mod kernel;
 mod layout;
 mod lifecycle;

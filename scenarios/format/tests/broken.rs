@@ -39,6 +39,7 @@ broken! {
     an_unknown_broker_names_the_clusters: "broker: east" => "broker: eats";
     a_latency_needs_a_unit: "latency: 5ms" => "latency: 5";
     a_loss_is_a_share: "loss: 1%" => "loss: 150%";
+    a_link_carries_at_least_1280_bytes: "loss: 1%" => "mtu: 576";
     a_link_joins_two_clusters: "between: [west, east]" => "between: [west, west]";
     ipsec_is_not_there_yet: "broker: east\n" => "broker: east\ncable: ipsec\n";
     a_port_is_a_number_and_a_protocol: "80/tcp" => "80/sctp";
@@ -60,6 +61,13 @@ broken! {
     an_unknown_state_of_an_api: "is: slow, by: 6s" => "is: slwo, by: 6s";
     a_slow_api_needs_a_time: "is: slow, by: 6s" => "is: slow";
     a_dead_api_takes_no_time: "is: slow, by: 6s" => "is: down, by: 6s";
+    a_clock_is_off_by_a_duration: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: -30 }";
+    a_clock_that_is_ahead_has_no_sign: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: +1h }";
+    a_clock_runs_wrong_by_a_share: "power_off: west/active-gateway" => "clock_rate: { node: west/gw-a, by: -11% }";
+    a_wrong_clock_is_on_a_node: "power_off: west/active-gateway" => "clock_rate: { of: west/api, by: 1% }";
+    a_nat_box_has_a_mapping_and_a_filter: "[gw-a*, gw-b*, worker] }" => "[gw-a*], nat: { mapping: cone } }";
+    a_broker_behind_nat_is_reached_by_nobody: "nodes: [gw-a*, worker] }" => "nodes: [gw-a*, worker], nat: { mapping: address-dependent, filtering: address-dependent } }";
+    who_has_no_nat_box_cannot_forget: "power_off: west/active-gateway" => "nat_remap: west";
     a_duration_needs_a_unit: "at: 30s" => "at: 30";
     time_goes_forward: "at: 30s" => "at: 19s";
     an_expectation_needs_a_time: "by: 10s, connect" => "connect";
@@ -80,8 +88,23 @@ broken! {
 }
 
 #[test]
+fn two_clusters_behind_nat_are_refused() {
+    let nat = "], nat: { mapping: address-dependent, filtering: address-dependent } }";
+    let text = BASE.replace("worker] }", &format!("worker{nat}")).replace("broker: east", "broker: own");
+    assert!(mistakes(&text).contains("west and east are both behind NAT boxes"), "{}", mistakes(&text));
+}
+
+#[test]
 fn special_ranges_are_refused_and_what_lies_beside_them_is_not() {
-    for special in ["0.0.0.0/0", "127.4.0.0/16", "169.254.0.0/20", "172.16.3.0/24", "224.0.0.0/16", "255.255.0.0/16"] {
+    for special in [
+        "0.0.0.0/0",
+        "127.4.0.0/16",
+        "169.254.0.0/20",
+        "172.16.3.0/24",
+        "198.19.0.0/16",
+        "224.0.0.0/16",
+        "255.255.0.0/16",
+    ] {
         let text = mistakes(&base_with("10.1.0.0/16", special));
         assert!(text.contains(&format!("the pods {special} of west overlap ")), "{text}");
     }

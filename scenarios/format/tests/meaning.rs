@@ -3,12 +3,13 @@
 use super::super::parse;
 use super::BASE;
 use crate::{
-    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, LinkSpec, NodeRef, NodeSpec, Scenario,
-    Side, Target, Verb, Watched, When, Which,
+    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, LinkSpec, NodeRef, NodeSpec, Rate,
+    Scenario, Side, Skew, Target, Verb, Watched, When, Which,
 };
 use core::time::Duration;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{CableDriver, Protocol, ServiceKey};
+use tombolo_core::nat::boxes::{Behaviour, Dependence};
 
 const HEAD: &str = "
 scenario: every word
@@ -23,7 +24,7 @@ clusters:
 broker: own
 cable: vxlan
 links:
-  default: { latency: 10ms, jitter: 2ms }
+  default: { latency: 10ms, jitter: 2ms, mtu: 1400 }
   pairs: [{ between: [west, east.prod], loss: 0.25% }]
 workloads:
   - { service: web, namespace: shop, cluster: east.prod, pods: 2, ports: [80, 53/udp], exported: true }
@@ -93,7 +94,8 @@ fn the_world_is_as_written() {
 #[test]
 fn a_pair_of_clusters_keeps_what_it_does_not_change_and_stands_smaller_id_first() {
     let links = scenario("expect: []\n").links;
-    let default = LinkSpec { latency: Duration::from_millis(10), jitter: Duration::from_millis(2), loss_millionths: 0 };
+    let (latency, jitter) = (Duration::from_millis(10), Duration::from_millis(2));
+    let default = LinkSpec { latency, jitter, loss_millionths: 0, mtu: 1_400 };
     assert_eq!(links.default, default);
     let pairs: Vec<_> = links.pairs.into_iter().collect();
     assert_eq!(pairs, [((id("east.prod"), id("west")), LinkSpec { loss_millionths: 2_500, ..default })]);
@@ -180,6 +182,35 @@ fn the_broker_of_a_member_is_that_members_api() {
 fn exports_come_and_go() {
     assert_eq!(verb("export: west/shop/web"), Verb::Export(id("west"), web()));
     assert_eq!(verb("unexport: east.prod/shop/web"), Verb::Unexport(id("east.prod"), web()));
+}
+
+#[test]
+fn a_nat_box_is_of_two_kinds_and_keeps_ports_or_not() {
+    let with = |nat: &str| BASE.replacen("worker] }", &format!("worker], nat: {{ {nat} }} }}"), 1);
+    let nat = |text: &str| parse("nat.yaml", &with(text)).unwrap_or_else(|e| panic!("{e}")).clusters[&id("west")].nat;
+    let behaviour = |mapping, filtering, keeps_ports| Some(Behaviour { mapping, filtering, keeps_ports });
+    let (nothing, address, both) = (Dependence::Nothing, Dependence::Address, Dependence::AddressAndPort);
+    let text = "mapping: endpoint-independent, filtering: address-dependent";
+    assert_eq!(nat(text), behaviour(nothing, address, false));
+    let text = "mapping: address-dependent, filtering: address-and-port-dependent, ports: kept";
+    assert_eq!(nat(text), behaviour(address, both, true));
+    let verbs = ["nat_remap: west", "change_address: west"].map(|verb| {
+        let text = with("mapping: endpoint-independent, filtering: endpoint-independent");
+        let text = text.replace("power_on: west/last-powered-off", verb);
+        parse("nat.yaml", &text).unwrap_or_else(|e| panic!("{e}")).timeline.pop().unwrap().verb
+    });
+    assert_eq!(verbs, [Verb::NatRemap(id("west")), Verb::ChangeAddress(id("west"))]);
+}
+
+#[test]
+fn clocks_are_wrong_by_a_time_or_a_share() {
+    let (gw_a, active) = (named("west", "gw-a"), node("west", Which::ActiveGateway));
+    let skew = |by| Verb::ClockSkew(gw_a.clone(), by);
+    assert_eq!(verb("clock_skew: { node: west/gw-a, by: 1h }"), skew(Skew::Ahead(secs(3_600))));
+    assert_eq!(verb("clock_skew: { node: west/gw-a, by: -1.5s }"), skew(Skew::Behind(Duration::from_millis(1_500))));
+    let rate = |millionths| Verb::ClockRate(active.clone(), Rate(millionths));
+    assert_eq!(verb("clock_rate: { node: west/active-gateway, by: 0.25% }"), rate(2_500));
+    assert_eq!(verb("clock_rate: { node: west/active-gateway, by: -10% }"), rate(-100_000));
 }
 
 #[test]

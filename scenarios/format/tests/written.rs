@@ -4,8 +4,8 @@ use super::super::{parse, write, written};
 use super::{BASE, corpus, library};
 use crate::rehearsal::{at, cluster, ip, to_web, web};
 use crate::{
-    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, NodeRef, Scenario, Side, Target, Verb,
-    Watched, When, fuzz,
+    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, NodeRef, Rate, Scenario, Side, Skew,
+    Target, Verb, Watched, When, fuzz,
 };
 use core::time::Duration;
 use proptest::prelude::*;
@@ -106,6 +106,12 @@ fn verb() -> impl Strategy<Value = Verb> {
         (api, api_fault()).prop_map(|(api, fault)| Verb::Api(api, fault)),
         Just(Verb::Export(cluster("east"), web())),
         Just(Verb::Unexport(cluster("null"), null())),
+        (node(), duration(), any::<bool>()).prop_map(|(node, by, ahead)| {
+            Verb::ClockSkew(node, if ahead { Skew::Ahead(by) } else { Skew::Behind(by) })
+        }),
+        (node(), -100_000..=100_000).prop_map(|(node, millionths)| Verb::ClockRate(node, Rate(millionths))),
+        Just(Verb::NatRemap(cluster("east"))),
+        Just(Verb::ChangeAddress(cluster("east"))),
     ]
 }
 
@@ -166,7 +172,11 @@ scenario: odd
 about: x
 clusters:
   west: { pods: 10.1.0.0/16, services: 10.101.0.0/16, nodes: [gw-a*, gw-b*, 'null', true, 1e3, 0x10] }
-  east: { pods: 'fd00:2::/64', services: 'fd00:102::/112', nodes: [no*] }
+  east:
+    pods: 'fd00:2::/64'
+    services: 'fd00:102::/112'
+    nodes: [no*]
+    nat: { mapping: endpoint-independent, filtering: address-dependent, ports: kept }
   'null': { pods: 10.3.0.0/16, services: 10.103.0.0/16, nodes: ['null*', 0] }
 broker: own
 workloads:
@@ -186,7 +196,7 @@ proptest! {
         name in "[ -~]{1,63}",
         about in text(),
         origin in prop::collection::vec(text(), 0..3),
-        links in prop::collection::vec((duration(), duration(), 0..=1_000_000_u32), 3),
+        links in prop::collection::vec((duration(), duration(), 0..=1_000_000_u32, 1_280..=9_000_u16), 3),
         own in any::<bool>(),
         mut verbs in prop::collection::vec((duration(), verb()), 0..6),
         expect in prop::collection::vec(expectation(), 0..5),
@@ -195,7 +205,8 @@ proptest! {
         scenario.name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         scenario.about = about;
         scenario.origin = origin;
-        let spec = |(latency, jitter, loss_millionths): (Duration, Duration, u32)| crate::LinkSpec {
+        let spec = |(latency, jitter, loss_millionths, mtu): (Duration, Duration, u32, u16)| crate::LinkSpec {
+            mtu,
             latency: latency / 10,
             jitter: jitter / 10,
             loss_millionths,
@@ -221,7 +232,11 @@ proptest! {
             | Verb::Crash(..)
             | Verb::Start(..)
             | Verb::Export(..)
-            | Verb::Unexport(..) => true,
+            | Verb::Unexport(..)
+            | Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_) => true,
         };
         let acts = first.chain(verbs).filter(|(_, verb)| said(verb));
         scenario.timeline = acts.map(|(at, verb)| Act { at, verb }).collect();

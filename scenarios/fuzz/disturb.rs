@@ -1,0 +1,59 @@
+//! What is wrong in a drawn world and breaks nothing: clocks that are off, and a NAT box that changes its mind.
+//!
+//! It is drawn from a stream of chance of its own, after all else: so the rest of a seed's scenario stays what it was.
+
+use super::draw::Dice;
+use crate::format::is_called;
+use crate::{Act, Broker, NodeRef, Rate, Scenario, Skew, Verb, Which};
+use core::time::Duration;
+use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::nat::boxes::{Behaviour, Dependence};
+
+/// Adds to a scenario with its timeline, but nothing that is called by one of these words.
+pub(super) fn disturb(scenario: &mut Scenario, seed: u64, without: &[String]) {
+    let mut dice = Dice(Rng::stream(seed, "fuzz, clocks and boxes"));
+    let mut verbs = Vec::new();
+    if dice.one_in(4) {
+        verbs.extend(nat(scenario, &mut dice));
+    }
+    if dice.one_in(5) {
+        let by = dice.pick(&[1, 300, 3_600, 7_200].map(Duration::from_secs));
+        let skew = if dice.one_in(2) { Skew::Ahead(by) } else { Skew::Behind(by) };
+        verbs.push(Verb::ClockSkew(node(scenario, &mut dice), skew));
+    }
+    if dice.one_in(5) {
+        let rate = Rate(dice.pick(&[-50_000, -1_000, 1_000, 50_000]));
+        verbs.push(Verb::ClockRate(node(scenario, &mut dice), rate));
+    }
+    verbs.retain(|verb| !without.iter().any(|word| is_called(verb, word)));
+    let last = scenario.timeline.last().map_or(Duration::ZERO, |act| act.at);
+    let last = u64::try_from(last.as_millis()).unwrap_or(u64::MAX);
+    for verb in verbs {
+        scenario.timeline.push(Act { at: dice.millis(500, last.max(500)), verb });
+    }
+    scenario.timeline.sort_by_key(|act| act.at);
+}
+
+fn node(scenario: &Scenario, dice: &mut Dice) -> NodeRef {
+    let named = |(id, name): (&ClusterId, &crate::NodeSpec)| NodeRef {
+        cluster: id.clone(),
+        which: Which::Named(name.name.clone()),
+    };
+    let all = scenario.clusters.iter().flat_map(|(id, cluster)| cluster.nodes.iter().map(move |node| (id, node)));
+    dice.pick(&all.map(named).collect::<Vec<_>>())
+}
+
+/// A box before one of those that may have one, and what happens to it.
+fn nat(scenario: &mut Scenario, dice: &mut Dice) -> Vec<Verb> {
+    let is_broker = |id: &ClusterId| scenario.broker == Broker::Member(id.clone());
+    let ids = scenario.clusters.keys().filter(|id| !is_broker(id)).cloned().collect::<Vec<_>>();
+    let id = dice.pick(&ids);
+    let kinds = [Dependence::Nothing, Dependence::Address, Dependence::AddressAndPort];
+    let (mapping, filtering, keeps_ports) = (dice.pick(&kinds), dice.pick(&kinds), dice.one_in(2));
+    if let Some(cluster) = scenario.clusters.get_mut(&id) {
+        cluster.nat = Some(Behaviour { mapping, filtering, keeps_ports });
+    }
+    let count = usize::try_from(dice.from(1, 2)).unwrap_or(1);
+    let both = [Verb::NatRemap(id.clone()), Verb::ChangeAddress(id)];
+    (0..count).map(|_| dice.pick(&both)).collect()
+}
