@@ -15,6 +15,8 @@ type Spans = BTreeMap<(ClusterId, ServiceKey), Vec<(Duration, Duration)>>;
 pub(crate) struct Exports {
     /// Each span is half open.
     spans: Spans,
+    /// When no pod of it is ready.
+    unready: Spans,
 }
 
 impl Exports {
@@ -24,6 +26,7 @@ impl Exports {
             let owner = (workload.cluster.clone(), workload.service.clone());
             spans.insert(owner, vec![(Duration::ZERO, Duration::MAX)]);
         }
+        let mut unready = Spans::new();
         for act in &scenario.timeline {
             match &act.verb {
                 Verb::Export(cluster, key) => {
@@ -49,9 +52,21 @@ impl Exports {
                 | Verb::ClockRate(..)
                 | Verb::NatRemap(_)
                 | Verb::ChangeAddress(_) => {}
+                Verb::Unready(cluster, key) => {
+                    let spans = unready.entry((cluster.clone(), key.clone())).or_default();
+                    if spans.last().is_none_or(|(_, to)| *to != Duration::MAX) {
+                        spans.push((act.at, Duration::MAX));
+                    }
+                }
+                Verb::Ready(cluster, key) => {
+                    let last = unready.get_mut(&(cluster.clone(), key.clone())).and_then(|spans| spans.last_mut());
+                    if let Some((_, to)) = last {
+                        *to = act.at.min(*to);
+                    }
+                }
             }
         }
-        Self { spans }
+        Self { spans, unready }
     }
 
     /// Whether the cluster exports the service at that moment.
@@ -69,6 +84,12 @@ impl Exports {
     pub(crate) fn firmly(&self, cluster: &ClusterId, key: &ServiceKey, at: Duration) -> bool {
         let current = self.spans(cluster, key).iter().find(|(from, to)| *from <= at && at < *to);
         current.is_some_and(|(from, _)| *from == Duration::ZERO || *from + CONVERGED_WITHIN <= at)
+    }
+
+    /// Whether its pods have been ready for so long that everybody must know, as far as the timeline says.
+    pub(crate) fn is_ready(&self, cluster: &ClusterId, key: &ServiceKey, at: Duration) -> bool {
+        let unready = self.unready.get(&(cluster.clone(), key.clone())).into_iter().flatten();
+        unready.copied().all(|(from, to)| at < from || at >= to.saturating_add(CONVERGED_WITHIN))
     }
 
     /// Since when it has been exported without a break.
@@ -108,6 +129,15 @@ impl Exports {
 mod tests {
     use super::*;
     use crate::rehearsal::{act, cluster, scenario, secs, web};
+
+    #[test]
+    fn pods_count_as_ready_again_once_everybody_must_know() {
+        let east = cluster("east");
+        let timeline = vec![act(10, Verb::Unready(east.clone(), web())), act(20, Verb::Ready(east.clone(), web()))];
+        let exports = Exports::of(&scenario(timeline, vec![]));
+        let at = |time| exports.is_ready(&east, &web(), secs(time));
+        assert_eq!([0, 9, 10, 20, 29, 30].map(at), [true, true, false, false, false, true]);
+    }
 
     #[test]
     fn exports_follow_the_timeline() {

@@ -9,29 +9,40 @@ use tombolo_core::model::{Key, Kind, Object};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Mirror {
     stores: BTreeMap<ApiRef, BTreeMap<Key, Object>>,
-    emptied: VecDeque<(Duration, ApiRef)>,
+    /// APIs that lose what they store, are backed up, or are restored.
+    coming: VecDeque<(Duration, ApiRef, ApiFault)>,
+    backups: BTreeMap<ApiRef, BTreeMap<Key, Object>>,
 }
 
 impl Mirror {
     pub(crate) fn of(scenario: &Scenario) -> Self {
-        let mut emptied = VecDeque::new();
+        let mut coming = VecDeque::new();
         for Act { at, verb } in &scenario.timeline {
-            if let Verb::Api(api, ApiFault::RestartedEmpty) = verb {
-                emptied.push_back((*at, api.clone()));
+            if let Verb::Api(api, fault @ (ApiFault::RestartedEmpty | ApiFault::BackedUp | ApiFault::Restored)) = verb {
+                coming.push_back((*at, api.clone(), fault.clone()));
                 // What a member holds as the broker may be told as the broker's.
                 if matches!((api, &scenario.broker), (ApiRef::Cluster(cluster), Broker::Member(member)) if cluster == member)
                 {
-                    emptied.push_back((*at, ApiRef::Broker));
+                    coming.push_back((*at, ApiRef::Broker, fault.clone()));
                 }
             }
         }
-        Self { stores: BTreeMap::new(), emptied }
+        Self { stores: BTreeMap::new(), coming, backups: BTreeMap::new() }
     }
 
     /// Takes note of a fact; gives what stood there before, if it is a write to something that was known.
     pub(crate) fn watch(&mut self, fact: &Fact) -> Option<Object> {
-        while let Some((_, api)) = self.emptied.pop_front_if(|(at, _)| *at <= fact.at) {
-            self.stores.entry(api).or_default().retain(|key, _| key.kind.is_the_clusters_own());
+        while let Some((_, api, fault)) = self.coming.pop_front_if(|(at, ..)| *at <= fact.at) {
+            let store = self.stores.entry(api.clone()).or_default();
+            if fault == ApiFault::BackedUp {
+                let ours = store.iter().filter(|(key, _)| !key.kind.is_the_clusters_own());
+                self.backups.insert(api, ours.map(|(key, object)| (key.clone(), object.clone())).collect());
+                continue;
+            }
+            store.retain(|key, _| key.kind.is_the_clusters_own());
+            if fault == ApiFault::Restored {
+                store.extend(self.backups.get(&api).cloned().unwrap_or_default());
+            }
         }
         let (What::Wrote { change, key, object, .. }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
         let store = self.stores.entry(api.clone()).or_default();

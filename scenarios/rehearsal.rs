@@ -356,6 +356,8 @@ impl Stage for Rehearsal {
             | Fault::Api(..)
             | Fault::Export(..)
             | Fault::Unexport(..)
+            | Fault::Ready(..)
+            | Fault::Unready(..)
             | Fault::ClockSkew(..)
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)

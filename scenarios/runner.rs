@@ -247,6 +247,7 @@ fn ability_name(ability: Ability) -> &'static str {
         Ability::Jitter => "jitter",
         Ability::HeldFlows => "held-flows",
         Ability::Deterministic => "deterministic",
+        Ability::Hours => "hours",
     }
 }
 

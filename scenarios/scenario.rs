@@ -197,6 +197,10 @@ pub enum Verb {
     NatRemap(ClusterId),
     /// The NAT box of the cluster gets another outside address.
     ChangeAddress(ClusterId),
+    /// No pod of the service is ready any more.
+    Unready(ClusterId, ServiceKey),
+    /// They are ready again, as far as their nodes are.
+    Ready(ClusterId, ServiceKey),
 }
 
 /// How far a wall clock is off.

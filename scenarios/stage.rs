@@ -21,6 +21,8 @@ pub enum Ability {
     HeldFlows,
     /// Stopping time between steps: results are bit-exact.
     Deterministic,
+    /// Playing an hour within a few seconds.
+    Hours,
 }
 
 /// A host of the world.
@@ -82,6 +84,10 @@ pub enum Fault {
     NatRemap(ClusterId),
     /// The NAT box of the cluster gets another outside address.
     ChangeAddress(ClusterId),
+    /// No pod of the service is ready any more.
+    Unready(ClusterId, ServiceKey),
+    /// They are ready again, as far as their nodes are.
+    Ready(ClusterId, ServiceKey),
 }
 
 /// How an API server behaves.
@@ -99,6 +105,10 @@ pub enum ApiFault {
     Down,
     /// It restarts with nothing stored but what the cluster has without us.
     RestartedEmpty,
+    /// Nothing changes, but what it stores is kept as a backup.
+    BackedUp,
+    /// It restarts with what it stored when it was backed up last, and with what the cluster has without us as it is now.
+    Restored,
     /// All history is compacted: each open watch, and each one that resumes, ends with 410.
     HistoryExpired,
 }

@@ -208,11 +208,11 @@ impl Trouble {
                     ApiFault::Slow(_) | ApiFault::SlowDeletes(_) | ApiFault::Erroring | ApiFault::Down => {
                         self.apis.insert(api.clone(), fault.clone());
                     }
-                    ApiFault::RestartedEmpty => {
+                    ApiFault::RestartedEmpty | ApiFault::Restored => {
                         self.apis.remove(api);
                         self.emptied.insert(api.clone(), *at);
                     }
-                    ApiFault::HistoryExpired => {}
+                    ApiFault::HistoryExpired | ApiFault::BackedUp => {}
                 }
             }
             Verb::PowerOff(_)
@@ -222,7 +222,9 @@ impl Trouble {
             | Verb::NatRemap(_)
             | Verb::ChangeAddress(_) => self.beyond_apis(*at),
             // Not a fault, but things move.
-            Verb::Export(..) | Verb::Unexport(..) => self.last = self.last.max(*at),
+            Verb::Export(..) | Verb::Unexport(..) | Verb::Ready(..) | Verb::Unready(..) => {
+                self.last = self.last.max(*at)
+            }
             // Clocks may be off: nothing is excused by them.
             Verb::ClockSkew(..) | Verb::ClockRate(..) => {}
         }

@@ -131,6 +131,8 @@ pub fn verb(verb: &Verb) -> String {
         Verb::NatRemap(cluster) => format!("the NAT box of {cluster} forgets its mappings"),
         Verb::ChangeAddress(cluster) => format!("the NAT box of {cluster} gets another address"),
         Verb::ClockRate(at, how) => format!("the clocks of {} run {}", node(at), rate(*how)),
+        Verb::Unready(cluster, service) => format!("pods of {service} in {cluster} not ready"),
+        Verb::Ready(cluster, service) => format!("pods of {service} in {cluster} ready"),
     }
 }
 
@@ -203,6 +205,8 @@ pub(crate) fn api_fault(fault: &ApiFault) -> String {
         ApiFault::Erroring => "erroring".into(),
         ApiFault::Down => "down".into(),
         ApiFault::RestartedEmpty => "restarted empty".into(),
+        ApiFault::BackedUp => "backed up".into(),
+        ApiFault::Restored => "restored".into(),
         ApiFault::HistoryExpired => "history expired".into(),
     }
 }

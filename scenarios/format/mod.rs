@@ -161,6 +161,7 @@ fn abilities(node: &Node, report: &mut Report) -> BTreeSet<Ability> {
         "jitter" => Some(Ability::Jitter),
         "held-flows" => Some(Ability::HeldFlows),
         "deterministic" => Some(Ability::Deterministic),
+        "hours" => Some(Ability::Hours),
         _ => None,
     };
     let list = node.list("a list of abilities: [loss, jitter]", report).unwrap_or_default();

@@ -26,6 +26,8 @@ pub(super) const VERBS: Choice = Choice {
         "api",
         "export",
         "unexport",
+        "ready",
+        "unready",
         "clock_skew",
         "clock_rate",
         "nat_remap",
@@ -38,6 +40,7 @@ pub(super) const VERBS: Choice = Choice {
 pub(super) struct Before {
     powered_off: BTreeSet<ClusterId>,
     crashed: BTreeSet<ClusterId>,
+    backed_up: BTreeSet<ApiRef>,
     /// A verb could not be read: it may have been the one.
     unsure: bool,
 }
@@ -51,6 +54,7 @@ impl Before {
         match verb {
             Verb::PowerOff(node) => self.powered_off.insert(node.cluster.clone()),
             Verb::Crash(node, _) => self.crashed.insert(node.cluster.clone()),
+            Verb::Api(api, ApiFault::BackedUp) => self.backed_up.insert(api.clone()),
             Verb::PowerOn(_)
             | Verb::Start(..)
             | Verb::Cut { .. }
@@ -58,6 +62,8 @@ impl Before {
             | Verb::Api(..)
             | Verb::Export(..)
             | Verb::Unexport(..)
+            | Verb::Ready(..)
+            | Verb::Unready(..)
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
@@ -147,7 +153,7 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
             let (from, to) = sides(&fields, names, before, report)?;
             Some(Verb::Heal { from, to })
         }
-        "api" => api(object, names, report).map(|(api, fault)| Verb::Api(api, fault)),
+        "api" => api(object, names, before, report).map(|(api, fault)| Verb::Api(api, fault)),
         "export" => names.service(object, report).map(|(cluster, key)| Verb::Export(cluster, key)),
         "unexport" => names.service(object, report).map(|(cluster, key)| Verb::Unexport(cluster, key)),
         "nat_remap" => nat::boxed(object, names, report).map(Verb::NatRemap),
@@ -158,6 +164,8 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "clock_rate" => {
             clock(object, "clock_rate", &some_node, rate, report).map(|(node, rate)| Verb::ClockRate(node, rate))
         }
+        "ready" => names.service(object, report).map(|(cluster, key)| Verb::Ready(cluster, key)),
+        "unready" => names.service(object, report).map(|(cluster, key)| Verb::Unready(cluster, key)),
         _ => None,
     }
 }
@@ -252,18 +260,20 @@ pub(super) enum Behaviour {
     Timed(fn(Duration) -> ApiFault),
 }
 
-pub(super) const BEHAVIOURS: [(&str, Behaviour); 7] = [
+pub(super) const BEHAVIOURS: [(&str, Behaviour); 9] = [
     ("healthy", Behaviour::Plain(ApiFault::Healthy)),
     ("slow", Behaviour::Timed(ApiFault::Slow)),
     ("slow-deletes", Behaviour::Timed(ApiFault::SlowDeletes)),
     ("erroring", Behaviour::Plain(ApiFault::Erroring)),
     ("down", Behaviour::Plain(ApiFault::Down)),
     ("restarted-empty", Behaviour::Plain(ApiFault::RestartedEmpty)),
+    ("backed-up", Behaviour::Plain(ApiFault::BackedUp)),
+    ("restored", Behaviour::Plain(ApiFault::Restored)),
     ("history-expired", Behaviour::Plain(ApiFault::HistoryExpired)),
 ];
 
 /// `{ of: west, is: slow, by: 6s }`.
-fn api(object: &Node, names: &Names, report: &mut Report) -> Option<(ApiRef, ApiFault)> {
+fn api(object: &Node, names: &Names, before: &Before, report: &mut Report) -> Option<(ApiRef, ApiFault)> {
     let fields = Fields::open(object, "api", &["of", "is", "by"], report)?;
     let of = fields.need("of", report).and_then(|node| names.api(node, report));
     let word = fields.need("is", report)?.word(Kind::ApiFault.form(), report)?;
@@ -282,5 +292,10 @@ fn api(object: &Node, names: &Names, report: &mut Report) -> Option<(ApiRef, Api
             return None;
         }
     };
-    Some((of?, fault))
+    let of = of?;
+    if fault == ApiFault::Restored && !before.unsure && !before.backed_up.contains(&of) {
+        report.add(word.span.clone(), Wrong::NoBackup { api: of.to_string() });
+        return None;
+    }
+    Some((of, fault))
 }

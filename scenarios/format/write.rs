@@ -142,6 +142,7 @@ const fn ability(ability: Ability) -> &'static str {
         Ability::Jitter => "jitter",
         Ability::HeldFlows => "held-flows",
         Ability::Deterministic => "deterministic",
+        Ability::Hours => "hours",
     }
 }
 
@@ -253,6 +254,8 @@ fn verb(verb: &Verb) -> String {
         }
         Verb::NatRemap(cluster) => format!("nat_remap: {}", word(cluster.as_str())),
         Verb::ChangeAddress(cluster) => format!("change_address: {}", word(cluster.as_str())),
+        Verb::Unready(cluster, service) => format!("unready: {cluster}/{service}"),
+        Verb::Ready(cluster, service) => format!("ready: {cluster}/{service}"),
     }
 }
 
@@ -280,6 +283,8 @@ fn api_fault(fault: &ApiFault) -> String {
         ApiFault::Erroring => "is: erroring".into(),
         ApiFault::Down => "is: down".into(),
         ApiFault::RestartedEmpty => "is: restarted-empty".into(),
+        ApiFault::BackedUp => "is: backed-up".into(),
+        ApiFault::Restored => "is: restored".into(),
         ApiFault::HistoryExpired => "is: history-expired".into(),
     }
 }

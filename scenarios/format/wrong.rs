@@ -359,6 +359,12 @@ pub enum Wrong {
         /// `powered off` or `crashed`.
         done: &'static str,
     },
+    /// `restored` with no `backed-up` before it.
+    #[error("the API of {api} was not backed up before")]
+    NoBackup {
+        /// Whose API.
+        api: String,
+    },
     /// A daemon where it never runs.
     #[error("{node} runs no {daemon}")]
     NoDaemonThere {
@@ -430,6 +436,7 @@ impl Wrong {
             | Self::Backwards(..)
             | Self::OutOfOrder { .. }
             | Self::NothingBefore { .. }
+            | Self::NoBackup { .. }
             | Self::NoDaemonThere { .. }
             | Self::Same(_)
             | Self::Nat(_)
@@ -482,6 +489,9 @@ impl Wrong {
             Self::NoDaemonThere { instead, .. } => Some(format!("its daemon is the {instead}")),
             Self::NothingBefore { done, .. } if *done == "crashed" => Some("name the node".to_owned()),
             Self::NothingBefore { .. } => Some("name the node, or power it off first".to_owned()),
+            Self::NoBackup { api } => {
+                Some(format!("at an earlier time, say {{ api: {{ of: {api}, is: backed-up }} }}"))
+            }
             Self::ApiLacksTime { is } => Some(format!("for example {{ of: west, is: {is}, by: 6s }}")),
             Self::ApiTakesNoTime { .. } => Some("only slow and slow-deletes have a time".to_owned()),
             Self::AnswerWithCode { .. } => Some("leave any_of out, or say rcode: NOERROR".to_owned()),

@@ -66,11 +66,14 @@ impl Broken {
                 let ended = self.cured(|cure| matches!(cure, Verb::Api(of, _) if of == api));
                 match fault {
                     ApiFault::Healthy => ended,
-                    ApiFault::RestartedEmpty => true,
-                    ApiFault::HistoryExpired => {
+                    ApiFault::RestartedEmpty | ApiFault::Restored => true,
+                    ApiFault::HistoryExpired | ApiFault::BackedUp => {
                         // It is a moment, not a state: what else is wrong with the API stays wrong.
                         if ended {
                             self.cures.push(Verb::Api(api.clone(), ApiFault::Healthy));
+                        } else if *fault == ApiFault::BackedUp {
+                            // Of no use unless it is restored some day.
+                            self.cures.push(Verb::Api(api.clone(), ApiFault::Restored));
                         }
                         true
                     }
@@ -94,6 +97,15 @@ impl Broken {
             }
             // Nothing is broken by them.
             Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => true,
+            Verb::Unready(cluster, key) => {
+                let cure = Verb::Ready(cluster.clone(), key.clone());
+                let changes = !self.cures.contains(&cure);
+                if changes {
+                    self.cures.push(cure);
+                }
+                changes
+            }
+            Verb::Ready(..) => self.cured(|cure| cure == verb),
         }
     }
 

@@ -249,11 +249,15 @@ struct World<'a> {
 
 impl World<'_> {
     fn fault(&self, dice: &mut Dice) -> Verb {
-        match dice.weighed(&[4, 6, 5, 6, 2]) {
+        match dice.weighed(&[4, 6, 5, 6, 2, 1]) {
             0 => Verb::PowerOff(self.node(dice).0),
             1 => self.crash(dice),
             2 => self.cut(dice),
             3 => Verb::Api(self.api(dice), self.api_fault(dice)),
+            5 => {
+                let workload = dice.pick(&self.scenario.workloads);
+                Verb::Unready(workload.cluster, workload.service)
+            }
             _ => {
                 let workload = dice.pick(&self.scenario.workloads);
                 let (cluster, service) = (workload.cluster, workload.service);
@@ -269,11 +273,18 @@ impl World<'_> {
             Verb::PowerOff(node) => Verb::PowerOn(node.clone()),
             Verb::Crash(node, which) => Verb::Start(node.clone(), *which),
             Verb::Cut { from, to, .. } => Verb::Heal { from: from.clone(), to: to.clone() },
-            Verb::Api(_, ApiFault::Healthy | ApiFault::RestartedEmpty | ApiFault::HistoryExpired) => return None,
+            Verb::Api(
+                _,
+                ApiFault::Healthy | ApiFault::RestartedEmpty | ApiFault::Restored | ApiFault::HistoryExpired,
+            ) => return None,
+            Verb::Api(api, ApiFault::BackedUp) => Verb::Api(api.clone(), ApiFault::Restored),
             Verb::Api(api, ApiFault::Down) if dice.one_in(5) => Verb::Api(api.clone(), ApiFault::RestartedEmpty),
             Verb::Api(api, _) => Verb::Api(api.clone(), ApiFault::Healthy),
             Verb::Unexport(cluster, key) => Verb::Export(cluster.clone(), key.clone()),
-            Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) => return None,
+            Verb::Unready(cluster, key) => Verb::Ready(cluster.clone(), key.clone()),
+            Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) | Verb::Ready(..) => {
+                return None;
+            }
             Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => return None,
         })
     }

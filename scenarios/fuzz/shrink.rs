@@ -143,7 +143,10 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
         Verb::Crash(node, which) | Verb::Start(node, which) => has_daemon(&there, node, *which),
         Verb::Cut { from, to, .. } | Verb::Heal { from, to } => has_side(&there, from) && has_side(&there, to),
         Verb::Api(api, _) => has_api(&there, api),
-        Verb::Export(cluster, key) | Verb::Unexport(cluster, key) => offers(cluster, key),
+        Verb::Export(cluster, key)
+        | Verb::Unexport(cluster, key)
+        | Verb::Ready(cluster, key)
+        | Verb::Unready(cluster, key) => offers(cluster, key),
     });
     let broken = effective(scenario);
     let named = |name: &str| named_by(name, &workloads).is_some();
@@ -322,6 +325,8 @@ fn plainer_verbs(scenario: &Scenario) -> Vec<Scenario> {
             | Verb::Api(..)
             | Verb::Export(..)
             | Verb::Unexport(..)
+            | Verb::Ready(..)
+            | Verb::Unready(..)
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
@@ -343,6 +348,8 @@ fn cure_of(verb: &Verb) -> Option<Verb> {
         | Verb::Api(..)
         | Verb::Export(..)
         | Verb::Unexport(..)
+        | Verb::Ready(..)
+        | Verb::Unready(..)
         | Verb::ClockSkew(..)
         | Verb::ClockRate(..)
         | Verb::NatRemap(_)

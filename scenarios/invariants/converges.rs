@@ -67,7 +67,7 @@ impl Converges {
             hopeless: reasons,
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
-            exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..))),
+            exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..) | Verb::Unready(..))),
             forgiven: if scenario.links.lose_packets() { CHANCE_FORGIVEN } else { Duration::ZERO },
             failing: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -81,7 +81,7 @@ impl Converges {
         self.exports
             .exporters(&key)
             .filter(|cluster| of.as_ref().is_none_or(|of| of == *cluster))
-            .any(|cluster| self.exports.firmly(cluster, &key, at))
+            .any(|cluster| self.exports.firmly(cluster, &key, at) && self.exports.is_ready(cluster, &key, at))
     }
 }
 

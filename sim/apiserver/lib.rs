@@ -30,4 +30,4 @@ pub use call::{Call, PatchKind, Query, Target, Verb};
 pub use failure::{Failure, Reason};
 pub use fault::{Faults, Gone};
 pub use kinds::{KindSpec, Registry};
-pub use server::{Accepted, ApiServer, Change};
+pub use server::{Accepted, ApiServer, Backup, Change};

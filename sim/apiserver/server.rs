@@ -51,6 +51,10 @@ pub enum Change {
     Deleted,
 }
 
+/// Objects of a server, as they were when it was backed up.
+#[derive(Clone, Debug, Default)]
+pub struct Backup(Vec<(ObjectKey, Arc<Value>)>);
+
 /// An accepted write, as the observer is told.
 #[derive(Clone, Debug)]
 pub struct Accepted<'a> {
@@ -230,9 +234,24 @@ impl ApiServer {
         self.inner.changed.notify_waiters();
     }
 
+    /// A copy of the objects that `which` chooses.
+    pub fn back_up(&self, mut which: impl FnMut(&KindSpec, &Value) -> bool) -> Backup {
+        let state = self.state();
+        let chosen = state.store.iter().filter(|(key, there)| {
+            let spec = state.registry.iter().find(|spec| spec.resource() == *key.resource);
+            spec.is_some_and(|spec| which(spec, &there.value))
+        });
+        Backup(chosen.map(|(key, there)| (key.clone(), there.value.clone())).collect())
+    }
+
     /// Restarts with an empty store whose revisions begin anew, but for the objects that `keep` chooses: they are there
     /// again with their old uid and content.
-    pub fn restart_empty(&self, mut keep: impl FnMut(&KindSpec, &Value) -> bool) {
+    pub fn restart_empty(&self, keep: impl FnMut(&KindSpec, &Value) -> bool) {
+        self.restore(&Backup::default(), keep);
+    }
+
+    /// Restarts with the objects that `keep` chooses, and with those of a backup; revisions begin anew.
+    pub fn restore(&self, backup: &Backup, mut keep: impl FnMut(&KindSpec, &Value) -> bool) {
         let mut state = self.state();
         let mut fresh = Store::new(HISTORY_MAX);
         for (key, there) in state.store.iter() {
@@ -240,6 +259,9 @@ impl ApiServer {
             if spec.is_some_and(|spec| keep(spec, &there.value)) {
                 let _ = fresh.create(key.clone(), there.value.clone());
             }
+        }
+        for (key, object) in &backup.0 {
+            let _ = fresh.create(key.clone(), object.clone());
         }
         state.owners.retain(|key, _| fresh.get(key).is_some());
         state.store = fresh;

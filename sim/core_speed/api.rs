@@ -80,12 +80,14 @@ pub(super) struct ApiServer {
     pub(super) host: HostId,
     pub(super) fault: ApiFault,
     store: Store<Address, Arc<Object>>,
+    backup: Vec<(Address, Arc<Object>)>,
     watchers: BTreeMap<(Client, usize), Watcher>,
 }
 
 impl ApiServer {
     pub(super) const fn new(name: ApiRef, host: HostId) -> Self {
-        Self { name, host, fault: ApiFault::Healthy, store: Store::with_a_past(HISTORY_MAX), watchers: BTreeMap::new() }
+        let store = Store::with_a_past(HISTORY_MAX);
+        Self { name, host, fault: ApiFault::Healthy, store, backup: Vec::new(), watchers: BTreeMap::new() }
     }
 
     /// Answers a request; tells what it changed.
@@ -249,6 +251,19 @@ impl ApiServer {
             .collect()
     }
 
+    /// It holds what the cluster has without us, and this.
+    fn restart_with(&mut self, ours: &[(Address, Arc<Object>)]) -> Vec<(Client, Answer)> {
+        self.fault = ApiFault::Healthy;
+        let before = core::mem::replace(&mut self.store, Store::new(HISTORY_MAX));
+        let kept = before.iter().filter(|((_, key), _)| key.kind.is_the_clusters_own());
+        let kept = kept.map(|(address, there)| (address, &there.value));
+        for (address, object) in kept.chain(ours.iter().map(|(address, object)| (address, object))) {
+            // The store is empty, so nothing can be there already.
+            let _ = self.store.create(address.clone(), Arc::clone(object));
+        }
+        self.end_all(false)
+    }
+
     /// Begins to behave like this; gives what clients are told of it at once.
     pub(super) fn set_fault(&mut self, fault: ApiFault) -> Vec<(Client, Answer)> {
         match fault {
@@ -260,14 +275,15 @@ impl ApiServer {
                 self.fault = fault;
                 self.end_all(false)
             }
-            ApiFault::RestartedEmpty => {
-                self.fault = ApiFault::Healthy;
-                let before = core::mem::replace(&mut self.store, Store::new(HISTORY_MAX));
-                for (address, there) in before.iter().filter(|((_, key), _)| key.kind.is_the_clusters_own()) {
-                    // The store is empty, so nothing can be there already.
-                    let _ = self.store.create(address.clone(), Arc::clone(&there.value));
-                }
-                self.end_all(false)
+            ApiFault::RestartedEmpty => self.restart_with(&[]),
+            ApiFault::BackedUp => {
+                let ours = self.store.iter().filter(|((_, key), _)| !key.kind.is_the_clusters_own());
+                self.backup = ours.map(|(address, there)| (address.clone(), Arc::clone(&there.value))).collect();
+                Vec::new()
+            }
+            ApiFault::Restored => {
+                let backup = self.backup.clone();
+                self.restart_with(&backup)
             }
             ApiFault::HistoryExpired => {
                 self.store.compact(self.store.latest());

@@ -83,6 +83,14 @@ impl Ground for CoreSpeed {
         Ok(self.write_as_world(api, Write::Create(object)))
     }
 
+    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
+        let new = self.lifecycles.set_ready(cluster, key, ready);
+        if new {
+            self.write_slices(cluster, |service| service.key == *key);
+        }
+        Ok(new)
+    }
+
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let api = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
         let key_of = Object::ServiceExport(export(key, crate::world::START)).key();

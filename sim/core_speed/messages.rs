@@ -166,6 +166,8 @@ impl CoreSpeed {
             | ApiFault::Erroring
             | ApiFault::Down
             | ApiFault::RestartedEmpty
+            | ApiFault::BackedUp
+            | ApiFault::Restored
             | ApiFault::HistoryExpired => Duration::ZERO,
         };
         let (from, to) = (server.host, process.host);

@@ -302,7 +302,12 @@ impl Stage for CoreSpeed {
 
     fn lacks(&self, ability: Ability) -> Option<String> {
         match ability {
-            Ability::Loss | Ability::Delay | Ability::Jitter | Ability::HeldFlows | Ability::Deterministic => None,
+            Ability::Loss
+            | Ability::Delay
+            | Ability::Jitter
+            | Ability::HeldFlows
+            | Ability::Deterministic
+            | Ability::Hours => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! node's service translation after them.
 
 use super::{CoreSpeed, Event};
-use crate::world::{HostId, Judgement, PROXY_LAG, PROXY_RETRY};
+use crate::world::{HostId, Judgement, PROXY_LAG, PROXY_RETRY, ServiceLayout};
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{Api, Object, Write};
@@ -17,20 +17,22 @@ impl CoreSpeed {
         }
         let layout = Arc::clone(&self.layout);
         let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return };
-        let Some(api) = self.find_api(&ApiRef::Cluster(node.cluster.clone())) else { return };
-        for service in layout.services().iter().filter(|service| service.pods.iter().any(|pod| pod.node == host)) {
-            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(host)));
+        self.write_slices(&node.cluster, |service| service.pods.iter().any(|pod| pod.node == host));
+    }
+
+    /// The slices of these services follow what the cluster thinks of their pods, and each node's service translation after
+    /// them.
+    pub(super) fn write_slices(&mut self, cluster: &ClusterId, which: impl Fn(&ServiceLayout) -> bool) {
+        let layout = Arc::clone(&self.layout);
+        let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return };
+        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
+            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
             let version =
                 self.apis.get(api).and_then(|api| api.get(Api::Local, &slice.key())).map(|(_, version)| version);
             if let Some(version) = version {
                 self.write_as_world(api, Write::Replace(slice, version));
             }
         }
-        self.services_changed(&node.cluster);
-    }
-
-    fn services_changed(&mut self, cluster: &ClusterId) {
-        let layout = Arc::clone(&self.layout);
         for (host, _) in layout.nodes_of(cluster) {
             let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
             self.later(lag, Event::ProxySync(host));

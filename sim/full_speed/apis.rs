@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::task::spawn_local;
-use tombolo_apiserver::{Accepted, ApiServer, Change as Changed, Faults, KindSpec, Registry};
+use tombolo_apiserver::{Accepted, ApiServer, Backup, Change as Changed, Faults, KindSpec, Registry};
 use tombolo_core::base::{ClusterId, Rng};
 use tombolo_core::model::{Api, Kind, Object};
 use tombolo_kube::convert::{self, Writer};
@@ -50,6 +50,8 @@ pub(super) struct Served {
     pub(super) process: Option<Process>,
     /// How often it was started.
     starts: u64,
+    /// Of our objects, when it was backed up last.
+    backup: Backup,
 }
 
 /// The `User-Agent` of a daemon.
@@ -75,7 +77,14 @@ impl FullSpeed {
                 authors: Arc::clone(&authors),
             };
             server.observe(move |accepted| listener.accepted(accepted));
-            self.apis.push(Served { name: name.clone(), host, server, process: None, starts: 0 });
+            self.apis.push(Served {
+                name: name.clone(),
+                host,
+                server,
+                process: None,
+                starts: 0,
+                backup: Backup::default(),
+            });
             let number = self.apis.len() - 1;
             self.fill(number)?;
             self.start_api(number)?;
@@ -172,7 +181,20 @@ impl FullSpeed {
             ApiFault::RestartedEmpty => {
                 self.stop_api(number);
                 server.set_faults(Faults::default());
-                server.restart_empty(|spec, object| read(spec, object).is_none_or(|o| o.kind().is_the_clusters_own()));
+                server.restart_empty(is_the_clusters_own);
+            }
+            ApiFault::BackedUp => {
+                let backup = server.back_up(|spec, object| !is_the_clusters_own(spec, object));
+                if let Some(api) = self.apis.get_mut(number) {
+                    api.backup = backup;
+                }
+                return Ok(());
+            }
+            ApiFault::Restored => {
+                let backup = api.backup.clone();
+                self.stop_api(number);
+                server.set_faults(Faults::default());
+                server.restore(&backup, is_the_clusters_own);
             }
             ApiFault::HistoryExpired => server.expire_history(),
         }
@@ -218,6 +240,11 @@ fn read(spec: &KindSpec, object: &Value) -> Option<Object> {
         (called.group.as_str(), called.kind.as_str()) == (spec.group.as_str(), spec.kind.as_str())
     });
     kinds.filter_map(|kind| convert::read(kind, object).ok().flatten()).next()
+}
+
+/// Whether an object is there without us.
+fn is_the_clusters_own(spec: &KindSpec, object: &Value) -> bool {
+    read(spec, object).is_none_or(|object| object.kind().is_the_clusters_own())
 }
 
 /// Turns accepted writes into facts.

@@ -3,7 +3,9 @@
 use super::apis::CLUSTER;
 use super::sockets::{Cargo, StackId};
 use super::{Due, FullSpeed};
-use crate::world::{Clock, Fabric, Ground, HostId, Judgement, Layout, PROXY_LAG, PROXY_RETRY, START, export, place};
+use crate::world::{
+    Clock, Fabric, Ground, HostId, Judgement, Layout, PROXY_LAG, PROXY_RETRY, START, ServiceLayout, export, place,
+};
 use core::time::Duration;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
@@ -95,6 +97,14 @@ impl Ground for FullSpeed {
         Ok(true)
     }
 
+    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
+        let new = self.lifecycles.set_ready(cluster, key, ready);
+        if new {
+            self.write_slices(cluster, |service| service.key == *key)?;
+        }
+        Ok(new)
+    }
+
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
         let called = resource(tombolo_core::model::Kind::ServiceExport);
@@ -149,12 +159,19 @@ impl FullSpeed {
         let layout = Arc::clone(&self.layout);
         let host = judgement.node;
         let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return Ok(()) };
-        let Some(api) = self.find_api(&ApiRef::Cluster(node.cluster.clone())) else { return Ok(()) };
-        for service in layout.services().iter().filter(|service| service.pods.iter().any(|pod| pod.node == host)) {
-            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(host)));
-            self.put(api, &node.cluster, &slice)?;
+        self.write_slices(&node.cluster, |service| service.pods.iter().any(|pod| pod.node == host))
+    }
+
+    /// The slices of these services follow what the cluster thinks of their pods, and each node's service translation after
+    /// them.
+    fn write_slices(&mut self, cluster: &ClusterId, which: impl Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
+        let layout = Arc::clone(&self.layout);
+        let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
+        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
+            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
+            self.put(api, cluster, &slice)?;
         }
-        for (host, _) in layout.nodes_of(&node.cluster) {
+        for (host, _) in layout.nodes_of(cluster) {
             let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
             self.later(lag, Due::ProxySync(host));
         }

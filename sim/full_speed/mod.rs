@@ -349,6 +349,7 @@ impl Stage for FullSpeed {
     fn lacks(&self, ability: Ability) -> Option<String> {
         match ability {
             Ability::Loss | Ability::Delay | Ability::Jitter | Ability::HeldFlows | Ability::Deterministic => None,
+            Ability::Hours => Some("an hour takes half a minute here: play it at core speed".into()),
         }
     }
 

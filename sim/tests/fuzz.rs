@@ -31,7 +31,9 @@ struct Planted {
 impl Planted {
     fn note(&mut self, fault: &Fault) {
         match fault {
-            Fault::Api(api, ApiFault::Healthy | ApiFault::RestartedEmpty) => drop(self.at_fault.remove(api)),
+            Fault::Api(api, ApiFault::Healthy | ApiFault::RestartedEmpty | ApiFault::Restored) => {
+                self.at_fault.remove(api);
+            }
             Fault::Api(api, ApiFault::Down | ApiFault::Slow(_) | ApiFault::Erroring | ApiFault::SlowDeletes(_)) => {
                 self.at_fault.insert(api.clone());
             }
@@ -40,13 +42,15 @@ impl Planted {
                     self.deny_next.insert(cluster.clone());
                 }
             }
-            Fault::Api(_, ApiFault::HistoryExpired)
+            Fault::Api(_, ApiFault::HistoryExpired | ApiFault::BackedUp)
             | Fault::PowerOff(..)
             | Fault::Crash(..)
             | Fault::Cut { .. }
             | Fault::Heal { .. }
             | Fault::Export(..)
             | Fault::Unexport(..)
+            | Fault::Ready(..)
+            | Fault::Unready(..)
             | Fault::ClockSkew(..)
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)

@@ -33,6 +33,9 @@ pub(crate) trait Ground {
     fn set_api_fault(&mut self, api: &ApiRef, fault: &ApiFault) -> Result<(), StageError>;
     /// Creates an export; false if it is there already.
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+    /// Lets the cluster count all pods of a service as not ready, or as ready where their nodes are; false if it does so
+    /// already.
+    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError>;
     /// Deletes an export; false if it is not there.
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Changes the clocks of a node, with the time that it is: all its daemons go by the new ones.
@@ -60,6 +63,8 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
             let gone = ground.delete_export(cluster, key)?;
             Ok(format!("{cluster} {} {key}", if gone { "no longer exports" } else { "did not export" }))
         }
+        Fault::Unready(cluster, key) => ready(ground, cluster, key, false),
+        Fault::Ready(cluster, key) => ready(ground, cluster, key, true),
         Fault::NatRemap(cluster) => {
             let site = site_with_nat(ground, cluster)?;
             ground.fabric().forget_mappings(site);
@@ -93,6 +98,12 @@ fn site_with_nat<G: Ground>(ground: &G, cluster: &ClusterId) -> Result<u8, Stage
     let site =
         layout.site_of(cluster).filter(|site| layout.nats().get(usize::from(*site)).is_some_and(Option::is_some));
     site.ok_or_else(|| no_box(cluster))
+}
+
+fn ready<G: Ground>(ground: &mut G, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<String, StageError> {
+    let new = ground.set_ready(cluster, key, ready)?;
+    let already = if new { "" } else { " already" };
+    Ok(format!("the pods of {key} in {cluster} are {}{already}", if ready { "ready" } else { "not ready" }))
 }
 
 /// The place of a host.
@@ -214,6 +225,8 @@ fn manner(fault: &ApiFault) -> String {
         ApiFault::Erroring => "answers every request with an error".into(),
         ApiFault::Down => "is down".into(),
         ApiFault::RestartedEmpty => "restarted with nothing of ours".into(),
+        ApiFault::BackedUp => "is backed up".into(),
+        ApiFault::Restored => "restarted with what its backup has of ours".into(),
         ApiFault::HistoryExpired => "has forgotten its history".into(),
     }
 }

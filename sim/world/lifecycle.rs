@@ -2,10 +2,12 @@
 //! ready, later they are again, and every node's service translation follows. As Kubernetes' node lifecycle does it; a
 //! node counts as heard if it has power and can speak with its API server both ways.
 
-use super::{Door, Fabric, HostId, Layout};
+use super::{Door, Fabric, HostId, Layout, ServiceLayout};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use tombolo_core::base::ClusterId;
+use tombolo_core::model::ServiceKey;
 use tombolo_scenarios::{ApiRef, Host};
 
 /// A silent node is given up after this (`--node-monitor-grace-period`).
@@ -34,14 +36,19 @@ pub(crate) struct Judgement {
     generation: u64,
 }
 
-/// What each cluster thinks of its nodes.
+/// What each cluster thinks of its nodes, and of the pods on them.
 #[derive(Clone, Debug)]
-pub(crate) struct Lifecycles(Vec<Lifecycle>);
+pub(crate) struct Lifecycles {
+    nodes: Vec<Lifecycle>,
+    /// Services whose pods say themselves that they are not ready.
+    unready: BTreeSet<(ClusterId, ServiceKey)>,
+}
 
 impl Lifecycles {
     /// All heard, all ready.
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self(vec![Lifecycle { heard: true, ready: true, generation: 0 }; layout.hosts().len()])
+        let node = Lifecycle { heard: true, ready: true, generation: 0 };
+        Self { nodes: vec![node; layout.hosts().len()], unready: BTreeSet::new() }
     }
 
     /// Something changed that decides whether nodes are heard. Gives what is to be judged later.
@@ -50,7 +57,7 @@ impl Lifecycles {
         for (host, node) in fabric.layout().nodes() {
             let api = fabric.layout().find(&Host::Api(ApiRef::Cluster(node.cluster.clone())));
             let heard = api.is_some_and(|api| fabric.is_open(host, api) && fabric.is_open(api, host));
-            let Some(state) = self.0.get_mut(host.0).filter(|state| state.heard != heard) else { continue };
+            let Some(state) = self.nodes.get_mut(host.0).filter(|state| state.heard != heard) else { continue };
             state.heard = heard;
             state.generation += 1;
             if state.ready != heard {
@@ -63,15 +70,22 @@ impl Lifecycles {
 
     /// The grace or recovery time of a node is over. False if something changed since.
     pub(crate) fn judge(&mut self, judgement: Judgement) -> bool {
-        let state = self.0.get_mut(judgement.node.0).filter(|state| state.generation == judgement.generation);
+        let state = self.nodes.get_mut(judgement.node.0).filter(|state| state.generation == judgement.generation);
         let Some(state) = state else { return false };
         state.ready = state.heard;
         true
     }
 
-    /// Whether the cluster counts the pods of a node as ready.
-    pub(crate) fn is_ready(&self, host: HostId) -> bool {
-        self.0.get(host.0).is_some_and(|state| state.ready)
+    /// Whether the cluster counts the pods of a service on a node as ready.
+    pub(crate) fn is_ready(&self, service: &ServiceLayout, host: HostId) -> bool {
+        let node_is = self.nodes.get(host.0).is_some_and(|state| state.ready);
+        node_is && !self.unready.contains(&(service.cluster.clone(), service.key.clone()))
+    }
+
+    /// The pods of a service say that they are ready, or not. False if they said so before.
+    pub(crate) fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> bool {
+        let service = (cluster.clone(), key.clone());
+        if ready { self.unready.remove(&service) } else { self.unready.insert(service) }
     }
 
     /// What the service translation of a node should be: the ready pods of each service of its cluster.
@@ -79,7 +93,7 @@ impl Lifecycles {
         let mut services = BTreeMap::new();
         let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return services };
         for service in layout.services().iter().filter(|service| service.cluster == node.cluster) {
-            let ready = service.pods.iter().filter(|pod| self.is_ready(pod.node));
+            let ready = service.pods.iter().filter(|pod| self.is_ready(service, pod.node));
             let pods: Vec<IpAddr> = ready.map(|pod| pod.address).collect();
             for (port, protocol) in &service.ports {
                 let backends = pods.iter().map(|pod| (*pod, *port)).collect();

@@ -68,6 +68,7 @@ broken! {
     a_nat_box_has_a_mapping_and_a_filter: "[gw-a*, gw-b*, worker] }" => "[gw-a*], nat: { mapping: cone } }";
     a_broker_behind_nat_is_reached_by_nobody: "nodes: [gw-a*, worker] }" => "nodes: [gw-a*, worker], nat: { mapping: address-dependent, filtering: address-dependent } }";
     who_has_no_nat_box_cannot_forget: "power_off: west/active-gateway" => "nat_remap: west";
+    a_restored_api_needs_a_backup: "is: slow, by: 6s" => "is: restored";
     a_duration_needs_a_unit: "at: 30s" => "at: 30";
     time_goes_forward: "at: 30s" => "at: 19s";
     an_expectation_needs_a_time: "by: 10s, connect" => "connect";

@@ -163,6 +163,7 @@ fn apis_and_their_states() {
         ("erroring", ApiFault::Erroring),
         ("down", ApiFault::Down),
         ("restarted-empty", ApiFault::RestartedEmpty),
+        ("backed-up", ApiFault::BackedUp),
         ("history-expired", ApiFault::HistoryExpired),
     ];
     for (text, fault) in states {

@@ -90,6 +90,7 @@ fn api_fault() -> impl Strategy<Value = ApiFault> {
         Just(ApiFault::Erroring),
         Just(ApiFault::Down),
         Just(ApiFault::RestartedEmpty),
+        Just(ApiFault::BackedUp),
         Just(ApiFault::HistoryExpired),
     ]
 }
@@ -112,6 +113,8 @@ fn verb() -> impl Strategy<Value = Verb> {
         (node(), -100_000..=100_000).prop_map(|(node, millionths)| Verb::ClockRate(node, Rate(millionths))),
         Just(Verb::NatRemap(cluster("east"))),
         Just(Verb::ChangeAddress(cluster("east"))),
+        Just(Verb::Unready(cluster("null"), null())),
+        Just(Verb::Ready(cluster("east"), web())),
     ]
 }
 
@@ -233,6 +236,8 @@ proptest! {
             | Verb::Start(..)
             | Verb::Export(..)
             | Verb::Unexport(..)
+            | Verb::Ready(..)
+            | Verb::Unready(..)
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
