@@ -1,6 +1,7 @@
 //! Everything that answers follow from.
 
 use super::name::{Place, PortName, Zone};
+use crate::base::hash::{fnv1a, fnv1a_more, mix};
 use crate::base::{ClusterId, Label};
 use crate::model::{Import, Port, Reach, ServiceKey, ServiceType, SourceSlice};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,59 @@ pub struct Table {
     ttl_s: u32,
     serial: u32,
     synced: bool,
-    services: BTreeMap<Label, BTreeMap<Label, Arc<Owner>>>,
+    services: Services,
+}
+
+/// All services, in parts, so that the next table shares all parts but those that changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Services {
+    parts: Vec<Arc<BTreeMap<ServiceKey, Arc<Owner>>>>,
+    /// How many services each namespace has.
+    namespaces: Arc<BTreeMap<Label, usize>>,
+    len: usize,
+}
+
+impl Services {
+    /// With 100,000 services about 100 in a part.
+    const PARTS: usize = 1024;
+
+    fn part(service: &ServiceKey) -> usize {
+        let hash = fnv1a_more(fnv1a(service.namespace.as_str().as_bytes()), service.name.as_str().as_bytes());
+        usize::try_from(mix(hash) % Self::PARTS as u64).unwrap_or(0)
+    }
+
+    fn get(&self, service: &ServiceKey) -> Option<&Owner> {
+        self.parts.get(Self::part(service))?.get(service).map(Arc::as_ref)
+    }
+
+    /// Puts `owner` in the place of what is there.
+    fn set(&mut self, service: &ServiceKey, owner: Option<Owner>) {
+        let Some(part) = self.parts.get_mut(Self::part(service)).map(Arc::make_mut) else { return };
+        let comes = owner.is_some();
+        let went = match owner {
+            Some(owner) => part.insert(service.clone(), Arc::new(owner)),
+            None => part.remove(service),
+        };
+        if went.is_some() == comes {
+            return;
+        }
+        let namespaces = Arc::make_mut(&mut self.namespaces);
+        let count = namespaces.entry(service.namespace.clone()).or_default();
+        if comes {
+            (*count, self.len) = (*count + 1, self.len + 1);
+        } else {
+            (*count, self.len) = (count.saturating_sub(1), self.len.saturating_sub(1));
+        }
+        if *count == 0 {
+            namespaces.remove(&service.namespace);
+        }
+    }
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self { parts: alloc::vec![Arc::default(); Self::PARTS], namespaces: Arc::default(), len: 0 }
+    }
 }
 
 /// One service: what its names give.
@@ -105,11 +158,10 @@ impl Table {
         for slice in slices {
             by_service.entry(&slice.key).or_default().push(slice);
         }
-        let mut services: BTreeMap<Label, BTreeMap<Label, Arc<Owner>>> = BTreeMap::new();
+        let mut services = Services::default();
         for import in imports {
-            let ServiceKey { namespace, name } = import.key.clone();
             let slices = by_service.get(&import.key).into_iter().flatten().copied();
-            services.entry(namespace).or_default().insert(name, Arc::new(Owner::of(import, slices, local, reach)));
+            services.set(&import.key, Some(Owner::of(import, slices, local, reach)));
         }
         let ttl_s = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
         Self { zone: zone.clone(), ttl_s, serial, synced, services }
@@ -127,16 +179,7 @@ impl Table {
         reach: &BTreeMap<ClusterId, Reach>,
     ) -> Self {
         let mut table = self.clone();
-        let in_namespace = table.services.entry(service.namespace.clone()).or_default();
-        match import {
-            Some(import) => {
-                in_namespace.insert(service.name.clone(), Arc::new(Owner::of(import, slices, local, reach)))
-            }
-            None => in_namespace.remove(&service.name),
-        };
-        if in_namespace.is_empty() {
-            table.services.remove(&service.namespace);
-        }
+        table.services.set(service, import.map(|import| Owner::of(import, slices, local, reach)));
         table
     }
 
@@ -185,8 +228,8 @@ impl Table {
 
     /// How many services it knows.
     #[must_use]
-    pub fn names(&self) -> usize {
-        self.services.values().map(BTreeMap::len).sum()
+    pub const fn names(&self) -> usize {
+        self.services.len
     }
 
     /// The addresses that `service` may be answered with now, by cluster; empty for clusters that are not offered.
@@ -196,7 +239,7 @@ impl Table {
     }
 
     fn owner(&self, service: &ServiceKey) -> Option<&Owner> {
-        self.services.get(&service.namespace)?.get(&service.name).map(Arc::as_ref)
+        self.services.get(service)
     }
 
     pub(super) fn find(&self, name: &Name) -> Found<'_> {
@@ -207,7 +250,7 @@ impl Table {
             Place::Apex => Found::Apex,
             Place::Version => Found::Version,
             Place::Services | Place::Servers | Place::Server => Found::Between,
-            Place::Namespace(namespace) if self.services.contains_key(&namespace) => Found::Between,
+            Place::Namespace(namespace) if self.services.namespaces.contains_key(&namespace) => Found::Between,
             Place::Service(service) => match self.owner(&service) {
                 Some(owner) => Found::Service(service, owner),
                 None => Found::Nothing,

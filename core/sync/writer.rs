@@ -3,7 +3,7 @@
 use super::Index;
 use crate::base::{Instant, Rng};
 use crate::model::{Api, ApiError, Key, Kind, Object, Version, Write};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -26,9 +26,7 @@ struct Pending {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Stage {
-    InFlight {
-        request: u64,
-    },
+    InFlight,
     Settling {
         until: Instant,
     },
@@ -42,7 +40,11 @@ enum Stage {
 /// See the module docs of [`crate::sync`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Writer {
-    pending: BTreeMap<(Api, Key), Pending>,
+    pending: BTreeMap<Api, BTreeMap<Key, Pending>>,
+    /// Which object each request in flight is about.
+    requests: BTreeMap<u64, (Api, Key)>,
+    /// When each object that settles or pauses has to be judged anew.
+    deadlines: BTreeSet<(Instant, Api, Key)>,
     outbox: VecDeque<(u64, Api, Write)>,
     next_request: u64,
     rng: Rng,
@@ -54,6 +56,8 @@ impl Writer {
     pub fn new(seed: u64) -> Self {
         Self {
             pending: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
             outbox: VecDeque::new(),
             next_request: 0,
             rng: Rng::stream(seed, "sync/writer"),
@@ -64,16 +68,15 @@ impl Writer {
     pub fn want(&mut self, api: Api, key: &Key, wanted: Option<&Object>, index: &Index) {
         let shown = index.shown(api, key);
         let seen = shown.map(|(_, version)| version);
-        let slot = (api, key.clone());
         let mut failures = 0;
-        if let Some(pending) = self.pending.get(&slot) {
+        if let Some(pending) = self.pending.get(&api).and_then(|of_api| of_api.get(key)) {
             let lags = pending.seen.as_ref() == seen;
             match pending.stage {
-                Stage::InFlight { .. } => return,
+                Stage::InFlight => return,
                 Stage::Settling { .. } | Stage::Pausing { .. } if lags => return,
                 Stage::Settling { .. } | Stage::Pausing { .. } | Stage::Due => failures = pending.failures,
             }
-            self.pending.remove(&slot);
+            self.forget(api, key);
         }
         let write = match (wanted, shown) {
             (Some(wanted), Some((shown, version))) if wanted != shown => {
@@ -85,27 +88,38 @@ impl Writer {
         };
         let request = self.next_request;
         self.next_request += 1;
-        let pending = Pending { seen: seen.cloned(), stage: Stage::InFlight { request }, failures };
-        self.pending.insert(slot, pending);
+        let pending = Pending { seen: seen.cloned(), stage: Stage::InFlight, failures };
+        self.pending.entry(api).or_default().insert(key.clone(), pending);
+        self.requests.insert(request, (api, key.clone()));
         self.outbox.push_back((request, api, write));
+    }
+
+    fn forget(&mut self, api: Api, key: &Key) {
+        let Some(of_api) = self.pending.get_mut(&api) else { return };
+        if let Some(until) = of_api.remove(key).and_then(|pending| pending.until()) {
+            self.deadlines.remove(&(until, api, key.clone()));
+        }
+        if of_api.is_empty() {
+            self.pending.remove(&api);
+        }
     }
 
     /// Takes what came of a write. Gives the key, which is to be judged anew.
     pub fn written(&mut self, request: u64, result: &Result<Version, ApiError>, now: Instant) -> Option<(Api, Key)> {
-        let (slot, pending) = self
-            .pending
-            .iter_mut()
-            .find(|(_, pending)| pending.stage == Stage::InFlight { request })
-            .map(|(slot, pending)| (slot.clone(), pending))?;
-        pending.stage = if result.is_ok() {
+        let (api, key) = self.requests.remove(&request)?;
+        let pending = self.pending.get_mut(&api)?.get_mut(&key)?;
+        let until = if result.is_ok() {
             pending.failures = 0;
-            Stage::Settling { until: now + SETTLE }
+            pending.stage = Stage::Settling { until: now + SETTLE };
+            now + SETTLE
         } else {
-            let pause = self.rng.pause((BACKOFF_MIN, BACKOFF_MAX), pending.failures);
+            let until = now + self.rng.pause((BACKOFF_MIN, BACKOFF_MAX), pending.failures);
             pending.failures += 1;
-            Stage::Pausing { until: now + pause }
+            pending.stage = Stage::Pausing { until };
+            until
         };
-        Some(slot)
+        self.deadlines.insert((until, api, key.clone()));
+        Some((api, key))
     }
 
     /// The next write to make.
@@ -116,28 +130,30 @@ impl Writer {
     /// Whether anything that was said of `api` is still to be done or to be seen, apart from objects of `but`.
     #[must_use]
     pub fn is_busy(&self, api: Api, but: Kind) -> bool {
-        self.pending.keys().any(|(of, key)| *of == api && key.kind != but)
+        self.pending.get(&api).is_some_and(|of_api| of_api.keys().any(|key| key.kind != but))
     }
 
     /// Whether that is so for one object.
     #[must_use]
     pub fn is_busy_with(&self, api: Api, key: &Key) -> bool {
-        self.pending.contains_key(&(api, key.clone()))
+        self.pending.get(&api).is_some_and(|of_api| of_api.contains_key(key))
     }
 
     /// When a key has to be judged anew.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.pending.values().filter_map(Pending::until).min()
+        self.deadlines.first().map(|(at, ..)| *at)
     }
 
     /// Keys whose pause is over: say again what they should be.
     pub fn due(&mut self, now: Instant) -> Vec<(Api, Key)> {
         let mut due = Vec::new();
-        for (slot, pending) in &mut self.pending {
-            if pending.until().is_some_and(|until| until <= now) {
+        while self.deadlines.first().is_some_and(|(at, ..)| *at <= now) {
+            let Some((_, api, key)) = self.deadlines.pop_first() else { break };
+            let pending = self.pending.get_mut(&api).and_then(|of_api| of_api.get_mut(&key));
+            if let Some(pending) = pending {
                 pending.stage = Stage::Due;
-                due.push(slot.clone());
+                due.push((api, key));
             }
         }
         due
@@ -145,9 +161,9 @@ impl Writer {
 }
 
 impl Pending {
-    fn until(&self) -> Option<Instant> {
+    const fn until(&self) -> Option<Instant> {
         match self.stage {
-            Stage::InFlight { .. } | Stage::Due => None,
+            Stage::InFlight | Stage::Due => None,
             Stage::Settling { until } | Stage::Pausing { until } => Some(until),
         }
     }
