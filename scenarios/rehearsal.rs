@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
-    CableDriver, Candidate, Candidates, Endpoint, ExportRecord, Family, Gateway, Import, InternalTrafficPolicy, Lease,
-    Object, Offer, Protocol, Reach, Service, ServiceKey, ServiceType, SessionAffinity, SourceEndpoint, SourceSlice,
+    CableDriver, Candidate, Candidates, ClusterRecord, Endpoint, ExportRecord, Family, Gateway, Import,
+    InternalTrafficPolicy, Lease, Object, Offer, Protocol, Reach, Service, ServiceKey, ServiceType, SessionAffinity,
+    SourceEndpoint, SourceSlice,
 };
 use tombolo_core::roles::Event;
 
@@ -232,6 +233,12 @@ fn web_offer() -> Box<Offer> {
 pub fn web_record() -> Object {
     let created = Wall::from_unix_secs(1_700_000_000);
     Object::ExportRecord(ExportRecord { cluster: cluster("east"), key: web(), created, offer: web_offer() })
+}
+
+pub fn cluster_record(name: &str, pods: &str, services: &str) -> Object {
+    let range = |text: &str| vec![text.parse().unwrap()];
+    let cluster = cluster(name);
+    Object::Cluster(ClusterRecord { cluster, pods: range(pods), services: range(services), epoch: Epoch(1) })
 }
 
 /// What east has, as its discovery tells it and others copy it.

@@ -1,7 +1,7 @@
 //! From the records of all clusters to one import.
 
-use crate::base::Label;
-use crate::model::{ExportRecord, Import, Offer, Port, Protocol, ServiceType, SourceSlice};
+use crate::base::{Cidr, Label};
+use crate::model::{ExportRecord, Import, Offer, Port, Protocol, ServiceType, SourceEndpoint, SourceSlice};
 use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -39,10 +39,13 @@ pub(super) fn by_age<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) ->
     by_age
 }
 
-/// What is believed of a slice of another cluster: an endpoint that no packet from here could reach is left out.
+/// What is believed of a slice of another cluster: an endpoint that no packet from here could reach is left out, and so is
+/// one outside the `ranges` that its cluster announced, where these are known.
 #[must_use]
-pub fn believed(slice: &SourceSlice) -> SourceSlice {
-    let endpoints = slice.endpoints.iter().filter(|endpoint| can_be_a_services(endpoint.address));
+pub fn believed(slice: &SourceSlice, ranges: Option<&[Cidr]>) -> SourceSlice {
+    let is_theirs = |address| ranges.is_none_or(|ranges| ranges.iter().any(|range| range.contains(address)));
+    let possible = |endpoint: &&SourceEndpoint| can_be_a_services(endpoint.address) && is_theirs(endpoint.address);
+    let endpoints = slice.endpoints.iter().filter(possible);
     SourceSlice { endpoints: endpoints.cloned().collect(), ..slice.clone() }
 }
 
@@ -77,7 +80,7 @@ fn union_of_ports(by_age: &[&ExportRecord]) -> BTreeSet<Port> {
 mod tests {
     use super::super::fixtures::*;
     use super::*;
-    use crate::model::{Family, InternalTrafficPolicy, SessionAffinity, SourceEndpoint};
+    use crate::model::{Family, InternalTrafficPolicy, SessionAffinity};
     use alloc::format;
     use alloc::string::String;
     use alloc::vec;
@@ -207,7 +210,23 @@ mod tests {
             endpoints: bad.into_iter().map(endpoint).chain([good.clone()]).collect(),
             ports: BTreeSet::new(),
         };
-        assert_eq!(believed(&slice).endpoints, [good]);
+        assert_eq!(believed(&slice, None).endpoints, [good]);
+    }
+
+    #[test]
+    fn an_address_is_not_believed_to_be_in_another_cluster_than_the_one_that_announced_its_range() {
+        let endpoint = |text: &str| SourceEndpoint { address: text.parse().unwrap(), hostname: None, ready: true };
+        let slice = SourceSlice {
+            cluster: cluster("east"),
+            key: key(),
+            family: Family::V4,
+            number: 0,
+            endpoints: ["10.2.1.5", "10.101.0.10", "10.102.0.10"].map(endpoint).into(),
+            ports: BTreeSet::new(),
+        };
+        let ranges: Vec<Cidr> = vec!["10.2.0.0/16".parse().unwrap(), "10.102.0.0/16".parse().unwrap()];
+        assert_eq!(believed(&slice, Some(&ranges)).endpoints, ["10.2.1.5", "10.102.0.10"].map(endpoint));
+        assert_eq!(believed(&slice, None), slice, "not knowing is no reason to doubt (F9)");
     }
 
     prop_compose! {

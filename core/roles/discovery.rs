@@ -15,6 +15,8 @@
 //! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
 //! or got old data back, takes nothing away ([`Index::believe`]).
 //!
+//! Of other clusters no endpoint is believed that lies outside the ranges which they announced.
+//!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
 
@@ -25,7 +27,7 @@ mod tests;
 
 use super::by_service::ByService;
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{ClusterId, Instant, Label, Machine, Wall};
+use crate::base::{Cidr, ClusterId, Instant, Label, Machine, Wall};
 use crate::discovery::{NotExportable, believed, merge, pack};
 use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::{Index, Writer};
@@ -71,6 +73,8 @@ pub struct Discovery {
     refusals: BTreeMap<ServiceKey, alloc::sync::Arc<str>>,
     /// The newest summary seen of each cluster.
     generations: BTreeMap<ClusterId, u64>,
+    /// What each cluster announced last that it has; it stays when its record does not.
+    ranges: BTreeMap<ClusterId, Vec<Cidr>>,
     summary: Summary,
     wall: Wall,
     writer: Writer,
@@ -92,6 +96,7 @@ impl Discovery {
             not_exportable: BTreeMap::new(),
             refusals: BTreeMap::new(),
             generations: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             summary: Summary::default(),
             wall: Wall::default(),
             writer: Writer::new(seed),
@@ -109,11 +114,17 @@ impl Discovery {
             let known = self.generations.entry(summary.cluster.clone()).or_default();
             *known = summary.generation.max(*known);
         }
+        let claims = self.claims(&event);
         let changed = self.index.watched(api, event, now);
         if api == Api::Broker {
             self.index.hear_out(api, Kind::ExportSummary, &changed, now);
         }
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(api, key)).collect();
+        if let Some(cluster) = claims {
+            let theirs = self.index.objects(Api::Broker, Kind::SourceSlice);
+            let theirs = theirs.filter(|(_, object)| object.cluster() == Some(&cluster));
+            touched.extend(theirs.filter_map(|(_, object)| as_slice(object)).map(|slice| slice.key.clone()));
+        }
         let complete = self.complete();
         let at_last = |now: &Complete| now.broker && now.imports;
         if at_last(&complete) && !at_last(&before) {
@@ -124,6 +135,18 @@ impl Discovery {
             touched.extend(self.services());
         }
         self.judge_all(&touched);
+    }
+
+    /// Takes note of the ranges that a cluster announces. Gives the cluster if they are others than before: its terms come
+    /// and go with its gateways, and change nothing here.
+    fn claims(&mut self, event: &WatchEvent) -> Option<ClusterId> {
+        let WatchEvent::Applied(Object::Cluster(record), _) = event else { return None };
+        let ranges: Vec<Cidr> = record.pods.iter().chain(&record.services).copied().collect();
+        if self.ranges.get(&record.cluster) == Some(&ranges) {
+            return None;
+        }
+        self.ranges.insert(record.cluster.clone(), ranges);
+        Some(record.cluster.clone())
     }
 
     /// What is imported was at the broker once. That it is not there when this process first looks may mean that the broker
@@ -290,7 +313,8 @@ impl Discovery {
                 pack(source, service, &own.endpoints, &known)
             }
             Own::Exported(_) | Own::Unknown | Own::Not(_) => {
-                self.slices_of(Api::Broker, service, source).map(believed).collect()
+                let ranges = self.ranges.get(source).map(Vec::as_slice);
+                self.slices_of(Api::Broker, service, source).map(|slice| believed(slice, ranges)).collect()
             }
         }
     }
@@ -314,6 +338,11 @@ impl Discovery {
             self.written.entry(api).or_default().moved(&key, goes_on.then(|| service.clone()));
         }
     }
+}
+
+fn as_slice(object: &Object) -> Option<&SourceSlice> {
+    let Object::SourceSlice(slice) = object else { return None };
+    Some(slice)
 }
 
 /// The identity of an object that has its service's own name.
@@ -388,6 +417,7 @@ impl Role for Discovery {
             (Api::Broker, Kind::ExportRecord),
             (Api::Broker, Kind::SourceSlice),
             (Api::Broker, Kind::ExportSummary),
+            (Api::Broker, Kind::Cluster),
         ]
     }
 }

@@ -9,7 +9,9 @@ mod cut_is_not_dead;
 mod dns_never_lies;
 mod no_early_sweep;
 mod no_flap;
+mod no_leak;
 mod no_lost_delete;
+mod no_overlap;
 mod one_announcer;
 
 use crate::bounds::{CONVERGED_WITHIN, PROBE_EVERY};
@@ -87,6 +89,8 @@ pub fn all(scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
         Box::new(no_lost_delete::NoLostDelete::of(scenario)),
         Box::new(no_early_sweep::NoEarlySweep::of(scenario)),
         Box::new(dns_never_lies::DnsNeverLies::of(scenario)),
+        Box::new(no_overlap::NoOverlap::of(scenario)),
+        Box::new(no_leak::NoLeak::of(scenario)),
         Box::new(no_flap::NoFlap::of(scenario)),
         Box::new(converges::Converges::of(scenario)),
     ]

@@ -69,6 +69,8 @@ fn each_invariant_says_what_it_stands_for() {
             "No lost delete",
             "No early sweep",
             "DNS never lies",
+            "No overlap",
+            "No leak between strangers",
             "No flap",
             "Converges"
         ]

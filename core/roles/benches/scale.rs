@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 #![allow(clippy::disallowed_types, reason = "a bench measures real time")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench may fail loudly")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "of all kinds it has a few")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};

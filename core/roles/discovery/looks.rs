@@ -1,6 +1,6 @@
 //! Typed looks into the index.
 
-use super::{Discovery, key};
+use super::{Discovery, as_slice, key};
 use crate::base::ClusterId;
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, SourceSlice,
@@ -30,8 +30,7 @@ impl Discovery {
     }
 
     pub(super) fn slice(&self, api: Api, key: &Key) -> Option<&SourceSlice> {
-        let Object::SourceSlice(slice) = self.index.get(api, key)? else { return None };
-        Some(slice)
+        as_slice(self.index.get(api, key)?)
     }
 
     /// The records of `service` that are believed to be at the broker.

@@ -12,8 +12,8 @@ use alloc::vec;
 use core::time::Duration;
 use proptest::prelude::*;
 use world::{
-    World, export, exported, headless, import_of, key_of, namespace, pods, record_of, service, slice, source_slice,
-    summary_of,
+    World, announced, export, exported, headless, import_of, key_of, namespace, pods, record_of, service, slice,
+    source_slice, summary_of,
 };
 
 #[test]
@@ -344,6 +344,24 @@ fn a_headless_service_is_found_at_its_pods_of_all_clusters() {
 }
 
 #[test]
+fn an_address_outside_what_a_cluster_announced_is_not_imported_whenever_the_announcement_comes() {
+    let mut world = World::of(&["west"]);
+    world.put_broker(record_of("east", "web"));
+    world.put_broker(source_slice("east", "web", "10.101.0.10"));
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.101.0.10 ready"], "nobody knows better yet");
+    world.put_broker(announced("east", "10.102.0.0/16"));
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east "]);
+    world.put_broker(source_slice("east", "web", "10.102.0.10"));
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.delete_broker(&announced("east", "10.102.0.0/16").key());
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "what it was is remembered");
+}
+
+#[test]
 fn an_export_says_what_became_of_it() {
     let mut world = World::of(&["east", "west"]);
     world.put("east", vec![export("web", 1_000)]);
@@ -436,6 +454,8 @@ fn any_object(rng: &mut Rng, kind: Kind) -> Object {
         source_slice(cluster, name, pick(rng, &["10.102.0.10", "10.101.0.10"]))
     } else if kind == Kind::ExportSummary {
         summary_of(cluster, rng.below(5))
+    } else if kind == Kind::Cluster {
+        announced(cluster, pick(rng, &["10.102.0.0/16", "10.0.0.0/8"]))
     } else {
         record_of(cluster, name)
     }

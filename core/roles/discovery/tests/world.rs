@@ -1,8 +1,9 @@
 //! Clusters with an API each, and a broker that all of them watch. Everything happens at once but pauses.
 
 use super::*;
+use crate::base::Epoch;
 use crate::model::{
-    Backend, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
+    Backend, ClusterRecord, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
     InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServicePort, ServiceType,
     SessionAffinity, SourceEndpoint, TargetPort,
 };
@@ -102,6 +103,12 @@ pub(super) fn summary_of(cluster: &str, generation: u64) -> Object {
     Object::ExportSummary(ExportSummary { cluster: ClusterId::new(cluster).unwrap(), generation })
 }
 
+/// What the gateway of the cluster announces.
+pub(super) fn announced(cluster: &str, services: &str) -> Object {
+    let (cluster, services) = (ClusterId::new(cluster).unwrap(), vec![services.parse().unwrap()]);
+    Object::Cluster(ClusterRecord { cluster, pods: vec![], services, epoch: Epoch(1) })
+}
+
 pub(super) fn import_of(name: &str, source: &str) -> Object {
     Object::Import(Import {
         key: service_key(name),
@@ -151,7 +158,7 @@ impl Server {
 
     /// Of what discovery watches at the broker.
     fn listings(&self) -> Vec<WatchEvent> {
-        let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary];
+        let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary, Kind::Cluster];
         kinds.into_iter().flat_map(|kind| self.listing(kind)).collect()
     }
 
@@ -267,6 +274,11 @@ impl World {
 
     pub(super) fn put_broker(&mut self, object: Object) {
         let event = self.broker.put(object);
+        self.show_broker(&event);
+    }
+
+    pub(super) fn delete_broker(&mut self, key: &Key) {
+        let event = self.broker.delete(key).unwrap();
         self.show_broker(&event);
     }
 

@@ -1,0 +1,141 @@
+//! **No leak between strangers.** A member announces only its own ranges, names and services, and nothing else is believed:
+//! at the broker a daemon writes only what is its own cluster's, no cluster imports an address that is not one of the
+//! cluster that is said to have it, and no node has a route to a range that is nobody's.
+
+use super::{Invariant, Violation};
+use crate::steps::{RouteDoes, route_step};
+use crate::{ApiRef, Fact, Place, Scenario, What};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use tombolo_core::base::{Cidr, ClusterId};
+use tombolo_core::model::{Object, SourceSlice};
+
+const NAME: &str = "No leak between strangers";
+
+/// See the module.
+pub(super) struct NoLeak {
+    ranges: BTreeMap<ClusterId, [Cidr; 2]>,
+}
+
+impl NoLeak {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        let ranges = |(id, cluster): (&ClusterId, &crate::Cluster)| (id.clone(), [cluster.pods, cluster.services]);
+        Self { ranges: scenario.clusters.iter().map(ranges).collect() }
+    }
+
+    /// An endpoint that is not in its cluster.
+    fn strange(&self, slice: &SourceSlice) -> Option<String> {
+        let ranges = self.ranges.get(&slice.cluster)?;
+        let inside = |address| ranges.iter().any(|range| range.contains(address));
+        let endpoint = slice.endpoints.iter().find(|endpoint| !inside(endpoint.address))?;
+        Some(format!("{} of {}, which {} does not have", endpoint.address, slice.key, slice.cluster))
+    }
+
+    fn wrote(&self, by: &Place, api: &ApiRef, object: &Object) -> Option<String> {
+        let Place::Daemon(author, ..) = by else { return None };
+        match api {
+            ApiRef::Broker => {
+                let owner = object.cluster().filter(|owner| *owner != author)?;
+                Some(format!("{by} wrote {} at the broker, which is {owner}'s", object.key()))
+            }
+            ApiRef::Cluster(_) => {
+                let Object::SourceSlice(slice) = object else { return None };
+                self.strange(slice).map(|strange| format!("{by} imported {strange}"))
+            }
+        }
+    }
+
+    /// A route for IPv4 that leads out of all clusters. (Overlay and probe addresses are IPv6.)
+    fn leads_astray(&self, steps: &[String]) -> Option<Cidr> {
+        let leads = steps.iter().filter_map(|step| route_step(step)).filter(|step| step.does == RouteDoes::Leads);
+        let known = |to: &Cidr| !to.is_ipv4() || self.ranges.values().flatten().any(|range| range.covers(to));
+        leads.map(|step| step.to).find(|to| !known(to))
+    }
+}
+
+impl Invariant for NoLeak {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stands_for(&self) -> &'static str {
+        "F8 FX: submariner-operator#299 (B34), lighthouse#957 (B40)"
+    }
+
+    fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        let text = match (&fact.what, &fact.place) {
+            (What::Wrote { by, object, .. }, Place::Api(api)) => self.wrote(by, api, object)?,
+            (What::Applied { steps }, Place::Node(cluster, node)) => {
+                let to = self.leads_astray(steps)?;
+                format!("{cluster}/{node} has a route to {to}, which is no cluster's")
+            }
+            _ => return None,
+        };
+        Some(Violation { invariant: NAME, at: fact.at, text })
+    }
+
+    fn excuse(&mut self, _: Duration) -> Option<String> {
+        None
+    }
+
+    fn end(&mut self, _: Duration) -> Vec<Violation> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Change;
+    use crate::rehearsal::{applied, broken, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote};
+    use tombolo_core::model::SourceEndpoint;
+
+    fn watch(facts: &[Fact]) -> Vec<String> {
+        broken(&mut NoLeak::of(&scenario(vec![], vec![])), facts, secs(60))
+    }
+
+    fn writes(api: &str, by: &str, object: Object) -> Fact {
+        fact(secs(1), api, wrote(by, Change::Created, object))
+    }
+
+    #[test]
+    fn members_that_keep_to_their_own_break_nothing() {
+        let facts = [
+            writes("broker api", "east/worker discovery", web_record()),
+            writes("broker api", "west/gw-a gateway", endpoint("west", "gw-a", 5)),
+            // A copy of another cluster's record in the own API.
+            writes("east api", "east/gw-a gateway", endpoint("west", "gw-a", 5)),
+            writes("west api", "west/worker discovery", web_slice()),
+            fact(secs(2), "west/worker", applied(&["+ route 10.2.0.0/16 via inet6 fd74::4 dev vx-tombolo table 7403"])),
+        ];
+        assert_eq!(watch(&facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_member_that_writes_anothers_record_is_caught() {
+        assert_eq!(
+            watch(&[writes("broker api", "west/worker discovery", web_record())]),
+            ["west/worker discovery wrote ExportRecord east.web.shop at the broker, which is east's"]
+        );
+    }
+
+    #[test]
+    fn an_import_of_an_address_that_the_exporter_does_not_have_is_caught() {
+        let Object::SourceSlice(slice) = web_slice() else { unreachable!() };
+        let stolen = SourceEndpoint { address: "10.101.0.1".parse().unwrap(), hostname: None, ready: true };
+        let slice = SourceSlice { cluster: cluster("east"), endpoints: vec![stolen], ..slice };
+        assert_eq!(
+            watch(&[writes("west api", "west/worker discovery", Object::SourceSlice(slice))]),
+            ["west/worker discovery imported 10.101.0.1 of shop/web, which east does not have"]
+        );
+    }
+
+    #[test]
+    fn a_route_to_nobodys_range_is_caught() {
+        for range in ["8.8.8.0/24", "0.0.0.0/0", "10.0.0.0/8"] {
+            let step = format!("+ route {range} via inet6 fd74::4 dev vx-tombolo table 7403");
+            let expected = format!("west/worker has a route to {range}, which is no cluster's");
+            assert_eq!(watch(&[fact(secs(2), "west/worker", applied(&[&step]))]), [expected]);
+        }
+    }
+}
