@@ -21,6 +21,9 @@ pub enum Published {
     There(Vec<Conflict>),
 }
 
+/// Longest message of a condition, in characters (`metav1.Condition`). What others say may be longer.
+const MESSAGE_MAX: usize = 32_768;
+
 type Conditions = BTreeMap<ConditionType, Condition>;
 
 /// The conditions of an export that is carried out so far, or not and why, given those that it `had`. What is not known is
@@ -51,7 +54,9 @@ pub fn conditions(why_not: Option<&NotExportable>, published: &Published, had: &
             conditions.extend(kept.into_iter().filter_map(|kept| Some((kept, had.get(&kept)?.clone()))));
         }
         Published::Pending => say(ConditionType::Ready, Some(false), "Pending", "not at the broker yet".into()),
-        Published::Refused(why) => say(ConditionType::Ready, Some(false), "Failed", why.clone()),
+        Published::Refused(why) => {
+            say(ConditionType::Ready, Some(false), "Failed", why.chars().take(MESSAGE_MAX).collect())
+        }
         Published::There(conflicts) => {
             say(ConditionType::Ready, Some(true), "Exported", String::new());
             let reasons: Vec<&str> = conflicts.iter().map(|conflict| conflict.property.reason()).collect();
@@ -71,6 +76,7 @@ mod tests {
     use super::super::fixtures::*;
     use super::*;
     use crate::discovery::conflicts;
+    use crate::model::{ExportRecord, Family, InternalTrafficPolicy, ServiceType, SessionAffinity};
     use alloc::format;
     use alloc::vec;
 
@@ -91,7 +97,7 @@ mod tests {
 
     fn disagree() -> Published {
         let mut sticky = record("east", 2, vec![]);
-        sticky.offer.affinity = crate::model::SessionAffinity::ClientIp { timeout_s: 60 };
+        sticky.offer.affinity = SessionAffinity::ClientIp { timeout_s: 60 };
         Published::There(conflicts(&[record("west", 1, vec![port("", Protocol::Tcp, 80)]), sticky]))
     }
 
@@ -141,5 +147,39 @@ mod tests {
         let said = conditions(None, &refused, &Conditions::new(), NOW);
         assert_eq!(texts(&said)[1], "Ready=False Failed 2000");
         assert_eq!(said[&ConditionType::Ready].message, "quota exceeded");
+    }
+
+    #[test]
+    fn a_refusal_longer_than_a_message_may_be_is_cut() {
+        let refused = Published::Refused("é".repeat(MESSAGE_MAX + 1));
+        let said = conditions(None, &refused, &Conditions::new(), NOW);
+        assert_eq!(said[&ConditionType::Ready].message, "é".repeat(MESSAGE_MAX));
+    }
+
+    /// `metav1.Condition`: a reason has 1024 characters at most; the first is a letter, then also digits, `_`, `,`, `:`.
+    #[test]
+    fn all_conflicts_at_once_are_one_reason_that_the_api_takes() {
+        let old = record("west", 1, vec![port("", Protocol::Tcp, 80)]);
+        let mut new = record("east", 2, vec![]);
+        new.offer.service_type = ServiceType::Headless;
+        new.offer.labels = [("a".into(), "b".into())].into();
+        new.offer.annotations = [("a".into(), "b".into())].into();
+        new.offer.internal_traffic = InternalTrafficPolicy::Local;
+        new.offer.traffic_distribution = Some("PreferClose".into());
+        new.offer.families = [Family::V6].into();
+        let sticky = |record: &ExportRecord, timeout_s| {
+            let mut record = record.clone();
+            record.offer.affinity = SessionAffinity::ClientIp { timeout_s };
+            record
+        };
+        let mut third = sticky(&old, 60);
+        third.cluster = cluster("north");
+        third.created = Wall::from_unix_secs(3);
+        let records = [sticky(&old, 30), new, third];
+        let said = conditions(None, &Published::There(conflicts(&records)), &Conditions::new(), NOW);
+        let Condition { reason, message, .. } = &said[&ConditionType::Conflict];
+        assert_eq!((reason.split(',').count(), message.lines().count()), (9, 9));
+        assert!(reason.len() <= 1024 && reason.chars().all(|c| c.is_ascii_alphabetic() || c == ','), "{reason}");
+        assert!(message.len() <= MESSAGE_MAX);
     }
 }

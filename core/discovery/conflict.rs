@@ -215,4 +215,16 @@ mod tests {
         assert_eq!(reasons(&[headless, other]).len(), 2, "when west leaves, east and north disagree on the same");
         assert_eq!(reasons(&[record("west", 1, web())]), Vec::<&str>::new());
     }
+
+    #[test]
+    fn headless_exports_do_not_disagree_on_session_affinity() {
+        let headless = |cluster: &str, affinity| {
+            let mut record = record(cluster, 1, vec![]);
+            (record.offer.service_type, record.offer.affinity) = (ServiceType::Headless, affinity);
+            record
+        };
+        let sticky = |timeout_s| SessionAffinity::ClientIp { timeout_s };
+        let records = [headless("a", SessionAffinity::None), headless("b", sticky(60)), headless("c", sticky(90))];
+        assert_eq!(reasons(&records), Vec::<&str>::new());
+    }
 }

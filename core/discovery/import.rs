@@ -184,6 +184,30 @@ mod tests {
     }
 
     #[test]
+    fn a_port_without_a_name_stays_beside_the_named_ones_of_other_exports() {
+        let old = record("west", 1, vec![port("", Protocol::Tcp, 80)]);
+        let new = record("east", 2, vec![port("metrics", Protocol::Tcp, 9090)]);
+        assert_eq!(ports(&merge([&new, &old]).unwrap()), [":80/tcp", "metrics:9090/tcp"]);
+    }
+
+    #[test]
+    fn a_number_may_be_used_once_by_each_protocol() {
+        let old = record("west", 1, vec![port("dns", Protocol::Udp, 53)]);
+        let new = record("east", 2, vec![port("dns-tcp", Protocol::Tcp, 53), port("dns-too", Protocol::Udp, 53)]);
+        assert_eq!(ports(&merge([&new, &old]).unwrap()), ["dns:53/udp", "dns-tcp:53/tcp"]);
+    }
+
+    #[test]
+    fn an_older_export_that_comes_later_decides_from_then_on() {
+        let labelled = |cluster: &str, created_s| {
+            with(record(cluster, created_s, vec![]), |o| o.labels = [("of".into(), cluster.into())].into())
+        };
+        let (first, restored) = (labelled("west", 2), labelled("east", 1));
+        assert_eq!(merge([&first]).unwrap().offer.labels["of"], "west");
+        assert_eq!(merge([&first, &restored]).unwrap().offer.labels["of"], "east");
+    }
+
+    #[test]
     fn a_port_that_is_refused_by_number_does_not_take_its_name() {
         let old = record("a", 1, vec![port("http", Protocol::Tcp, 80)]);
         let mid = record("b", 2, vec![port("web", Protocol::Tcp, 80)]);

@@ -141,13 +141,13 @@ fn fill(
             reply.answers = records.iter().filter_map(|data| record(table, &query.name, data).ok()).collect();
             reply.additionals = additionals(table, &query.name, &records);
         }
-        Answer::NoData | Answer::NoSuchName => {
-            reply.metadata.authoritative = true;
-            // The asker's own letters, so that it compresses into the question.
-            let zone = query.name.trim_to(table.zone().labels().len());
-            reply.authorities.push(record(table, &zone, &Data::Soa)?);
-        }
-        Answer::NotReady | Answer::Refused => {}
+        Answer::NoData | Answer::NoSuchName => reply.metadata.authoritative = true,
+        Answer::NotReady | Answer::Refused => return Ok(()),
+    }
+    if reply.answers.is_empty() {
+        // The asker's own letters, so that it compresses into the question.
+        let zone = query.name.trim_to(table.zone().labels().len());
+        reply.authorities.push(record(table, &zone, &Data::Soa)?);
     }
     Ok(())
 }

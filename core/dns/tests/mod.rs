@@ -1,6 +1,7 @@
 //! What is answered, message by message: a small world, and dig to look at it.
 
 mod names;
+mod rules;
 mod wire;
 
 use super::client::mnemonic;

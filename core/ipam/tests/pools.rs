@@ -87,6 +87,17 @@ fn what_is_recorded_stays_with_its_owner_over_a_restart() {
 }
 
 #[test]
+fn restart_conflict_reallocates() {
+    let mut recovery = Recovery::new(cidr("242.0.0.0/29")).unwrap();
+    let claimed: IpAddr = "242.0.0.6".parse().unwrap();
+    recovery.record(&own("a"), &[claimed]).unwrap();
+    assert!(matches!(recovery.record(&own("b"), &[claimed]), Err(RecordError::Taken { .. })));
+    let mut pool = recovery.done();
+    assert_eq!(give(&mut pool, "b", 1), ["242.0.0.5"]);
+    assert_eq!(give(&mut pool, "a", 1), ["242.0.0.6"]);
+}
+
+#[test]
 fn one_owner_has_one_address_ever_though_it_asks_again_b30() {
     let mut pool = pool("242.0.0.0/28");
     let first: Vec<_> = (0..10).map(|i| give(&mut pool, &format!("s{i}"), 1)).collect();

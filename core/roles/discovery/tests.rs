@@ -1,5 +1,6 @@
 //! Several clusters with one broker, and what their discoveries make of it.
 
+mod rules;
 mod world;
 
 use super::*;

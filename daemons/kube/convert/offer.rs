@@ -9,6 +9,8 @@ use tombolo_core::model::{Family, InternalTrafficPolicy, Offer, Port, ServiceTyp
 
 /// By meaning, where `ClientIP` is said without a time (MCS API).
 const AFFINITY_TIMEOUT_S: u32 = 10_800;
+/// Longest time that the API takes for it: a day.
+const AFFINITY_TIMEOUT_MAX_S: u32 = 86_400;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -147,7 +149,12 @@ pub(super) fn affinity(
 ) -> Result<SessionAffinity, ConvertError> {
     match text {
         None | Some("" | "None") => Ok(SessionAffinity::None),
-        Some("ClientIP") => Ok(SessionAffinity::ClientIp { timeout_s: timeout_s.unwrap_or(AFFINITY_TIMEOUT_S) }),
+        Some("ClientIP") => match timeout_s.unwrap_or(AFFINITY_TIMEOUT_S) {
+            timeout_s @ 1..=AFFINITY_TIMEOUT_MAX_S => Ok(SessionAffinity::ClientIp { timeout_s }),
+            other => {
+                Err(ConvertError::bad(format!("{field}Config.clientIP.timeoutSeconds"), other, "it is from 1 to 86400"))
+            }
+        },
         Some(other) => Err(ConvertError::bad(field, format!("{other:?}"), "it is None or ClientIP")),
     }
 }

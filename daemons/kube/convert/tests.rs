@@ -1,6 +1,7 @@
 //! Both ways, and garbage.
 
 mod any;
+mod shapes;
 
 use super::*;
 use any::{import, lease, object};

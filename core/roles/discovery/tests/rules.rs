@@ -1,0 +1,70 @@
+//! Rules of the MCS API for which the other scenes have no room.
+
+use super::*;
+use crate::model::{Service, ServiceType};
+
+#[test]
+fn a_service_without_an_export_of_its_own_is_no_source_though_another_cluster_exports_its_name() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10").into_iter().take(2).collect());
+    world.run();
+    for cluster in ["east", "west"] {
+        assert_eq!(world.sources(cluster, "web"), ["east 10.102.0.10 ready"], "{cluster}");
+    }
+}
+
+#[test]
+fn when_an_export_ends_its_slices_go_from_the_broker_and_from_every_cluster() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    assert_eq!(["east", "west"].map(|cluster| world.slices(cluster)), [2, 2]);
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    assert_eq!(["east", "west"].map(|cluster| world.slices(cluster)), [1, 1]);
+    let deleted = source_slice("east", "web", "10.102.0.10").key();
+    assert!(world.writes("east", Api::Broker).contains(&alloc::format!("delete {deleted}")));
+    assert!(world.writes("west", Api::Local).contains(&alloc::format!("delete {deleted}")));
+}
+
+#[test]
+fn an_export_whose_service_becomes_an_alias_or_goes_is_withdrawn_and_stays() {
+    let Object::Service(plain) = service("web", "10.102.0.10") else { unreachable!() };
+    let alias = Service { service_type: ServiceType::ExternalName, cluster_ips: vec![], ..plain };
+    for (becomes, reason) in [(Some(alias), "InvalidServiceType"), (None, "NoService")] {
+        let mut world = World::of(&["east", "west"]);
+        world.put("east", exported("web", "10.102.0.10"));
+        world.run();
+        match becomes {
+            Some(service) => world.put("east", vec![Object::Service(service)]),
+            None => world.delete("east", &key_of(Kind::Service, "web")),
+        }
+        world.run();
+        assert!(world.broker().is_empty(), "{reason}");
+        for cluster in ["east", "west"] {
+            assert_eq!((world.import(cluster, "web"), world.slices(cluster)), (None, 0), "{reason} {cluster}");
+        }
+        assert_eq!(world.conditions("east", "web")[0], alloc::format!("Valid=False {reason}"));
+        world.put("east", vec![service("web", "10.102.0.10")]);
+        world.run();
+        assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "{reason}");
+    }
+}
+
+#[test]
+fn a_cluster_writes_imports_their_slices_and_conditions_and_leaves_its_own_services_alone() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.run();
+    world.delete("east", &key_of(Kind::ServiceExport, "web"));
+    world.run();
+    let written = world.writes("east", Api::Local);
+    for write in &written {
+        let kind = write.split(' ').nth(1).unwrap();
+        assert!(["Import", "SourceSlice", "ServiceExport"].contains(&kind), "{write}");
+    }
+    assert!(!written.iter().any(|write| write.contains("create ServiceExport")));
+}
