@@ -172,8 +172,14 @@ pub fn applied(steps: &[&str]) -> What {
 }
 
 pub fn candidates(of: &str, epoch: u64, nodes: &[&str]) -> Object {
-    let candidate =
-        |name: &str| Candidate { node: node(name), address: ip("192.0.2.1"), keys: Vec::new(), probe: ip("240.0.0.1") };
+    let candidate = |name: &str| Candidate {
+        node: node(name),
+        address: ip("192.0.2.1"),
+        public: None,
+        discovery_port: None,
+        keys: Vec::new(),
+        probe: ip("240.0.0.1"),
+    };
     let by_slot = (1..).zip(nodes).map(|(number, name)| (slot(number), candidate(name))).collect();
     Object::Candidates(Candidates { cluster: cluster(of), epoch: Epoch(epoch), by_slot })
 }
@@ -185,6 +191,8 @@ pub fn endpoint(of: &str, on: &str, epoch: u64) -> Object {
         node: node(on),
         private_ip: ip("192.0.2.1"),
         public_ip: None,
+        nat_enabled: false,
+        discovery_port: None,
         subnets: Vec::new(),
         driver: CableDriver::Wireguard,
         epoch: Epoch(epoch),
@@ -207,6 +215,8 @@ pub fn gateway(on: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object
     Object::Gateway(Gateway {
         node: node(on),
         address: ip("192.0.2.1"),
+        public: None,
+        discovery_port: None,
         keys: Vec::new(),
         active: active.map(Epoch),
         reach: reach.iter().map(|(to, reach)| (cluster(to), *reach)).collect(),

@@ -71,9 +71,18 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
                 let complete = if *synced { "" } else { ", not complete yet" };
                 ("dns", format!("{place} has {names} name{}{complete}", if *names == 1 { "" } else { "s" }))
             }
+            What::Told(event @ Event::Public(Some(_))) => ("nat", format!("{place} {event}")),
+            What::Told(event @ Event::Dials { choice, .. }) if choice.nat => ("nat", format!("{place} {event}")),
             What::Table { .. }
             | What::Process(_)
-            | What::Told(Event::PathChosen { .. } | Event::PathDead { .. } | Event::Ignored { .. })
+            | What::Told(
+                Event::PathChosen { .. }
+                | Event::PathDead { .. }
+                | Event::Dials { .. }
+                | Event::Unanswered { .. }
+                | Event::Public(_)
+                | Event::Ignored { .. },
+            )
             | What::Wrote { .. }
             | What::Applied { .. }
             | What::Probed { .. } => continue,
@@ -146,7 +155,12 @@ fn choice<'a>(fact: &'a Fact, deaths: &mut BTreeMap<(&'a Place, &'a ClusterId, u
     let (other, version, pair) = match event {
         Event::PathChosen { cluster, version, pair } => (cluster, *version, Some(*pair)),
         Event::PathDead { cluster, version } => (cluster, *version, None),
-        Event::Elected(_) | Event::StoodDown { .. } | Event::Ignored { .. } => return None,
+        Event::Elected(_)
+        | Event::StoodDown { .. }
+        | Event::Dials { .. }
+        | Event::Unanswered { .. }
+        | Event::Public(_)
+        | Event::Ignored { .. } => return None,
     };
     let count = deaths.entry((&fact.place, other, version)).or_default();
     let deaths = *count;

@@ -8,6 +8,7 @@ use crate::whereabouts::Whereabouts;
 use crate::wording::{self, seconds};
 use crate::{Change, Fact, Outcome, Place, ProbeId, Scenario, What};
 use core::fmt::{self, Write as _};
+use core::net::IpAddr;
 use core::time::Duration;
 use serde::{Serialize, Serializer};
 use tombolo_core::base::ClusterId;
@@ -196,11 +197,12 @@ fn describe(object: &Object) -> String {
             format!("epoch {} pods {} services {}", o.epoch, list(&o.pods), list(&o.services))
         }
         Object::Endpoint(o) => format!(
-            "epoch {} gateway {} private {} public {} subnets {} cable {}",
+            "epoch {} gateway {} private {} public {}{} subnets {} cable {}",
             o.epoch,
             o.node,
             o.private_ip,
             list(o.public_ip),
+            outside(None, o.discovery_port),
             list(&o.subnets),
             o.driver
         ),
@@ -294,16 +296,24 @@ fn lease(o: &Lease) -> String {
 fn gateway(o: &Gateway) -> String {
     let reach = o.reach.iter().map(|(cluster, reach)| format!("{cluster} {reach:?}"));
     let active = o.active.map_or("standby".into(), |epoch| format!("active in epoch {epoch}"));
-    format!("{active} address {} keys {} reach {}", o.address, list(&o.keys), list(reach))
+    let outside = outside(o.public, o.discovery_port);
+    format!("{active} address {}{outside} keys {} reach {}", o.address, list(&o.keys), list(reach))
+}
+
+/// How a gateway is found from outside.
+fn outside(public: Option<IpAddr>, discovery_port: Option<u16>) -> String {
+    let public = public.map(|public| format!(" public {public}")).unwrap_or_default();
+    discovery_port.map_or(public.clone(), |port| format!("{public} asked at {port}"))
 }
 
 fn candidates(o: &Candidates) -> String {
     let slots = o.by_slot.iter().map(|(slot, c)| {
         let keys = c.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
         format!(
-            "{slot}={} at {} probe {} keys {}",
+            "{slot}={} at {}{} probe {} keys {}",
             c.node,
             c.address,
+            outside(c.public, c.discovery_port),
             c.probe,
             if keys.is_empty() { "none" } else { &keys }
         )

@@ -173,7 +173,7 @@ impl Whereabouts {
                     telling.lives = false;
                 }
             }
-            Event::Ignored { .. } => {}
+            Event::Dials { .. } | Event::Unanswered { .. } | Event::Public(_) | Event::Ignored { .. } => {}
         }
     }
 

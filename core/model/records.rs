@@ -100,8 +100,12 @@ pub enum Reach {
 pub struct Gateway {
     /// The node.
     pub node: NodeName,
-    /// The address other clusters dial.
+    /// Its private address, which other clusters dial if they can.
     pub address: IpAddr,
+    /// Its public address, if it is another one: then it is behind NAT.
+    pub public: Option<IpAddr>,
+    /// Where it takes part in NAT discovery, if it does.
+    pub discovery_port: Option<u16>,
     /// Public key of its cable device for each remote rank.
     pub keys: Vec<CableKey>,
     /// `haStatus: active`: it holds the lease, in this epoch.
@@ -136,6 +140,10 @@ pub struct Endpoint {
     pub private_ip: IpAddr,
     /// `public_ip`.
     pub public_ip: Option<IpAddr>,
+    /// `nat_enabled`: it says of itself that it is behind NAT.
+    pub nat_enabled: bool,
+    /// `natt-discovery-port` of its `backend_config`: where it takes part in NAT discovery, if it does.
+    pub discovery_port: Option<u16>,
     /// `subnets`: all ranges reached through it.
     pub subnets: Vec<Cidr>,
     /// `backend`.
@@ -149,8 +157,12 @@ pub struct Endpoint {
 pub struct Candidate {
     /// Its node.
     pub node: NodeName,
-    /// The address to dial.
+    /// Its private address: the one to dial, if it answers there.
     pub address: IpAddr,
+    /// Its public address, if it is another one: then it is behind NAT.
+    pub public: Option<IpAddr>,
+    /// Where it takes part in NAT discovery, if it does.
+    pub discovery_port: Option<u16>,
     /// Public key of its cable device for each remote rank.
     pub keys: Vec<CableKey>,
     /// Its address inside the cables: hellos go there. Unique in the clusterset.

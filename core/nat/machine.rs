@@ -248,11 +248,14 @@ impl Machine for Discovery {
                     self.each(now, |_, tested, around| tested.adjust(around));
                 }
             }
-            Input::Doubt(remote) => self.each(now, |id, tested, around| {
-                if *id == remote {
-                    tested.doubt(around);
-                }
-            }),
+            Input::Doubt(remote) => {
+                self.public.doubt(now);
+                self.each(now, |id, tested, around| {
+                    if *id == remote {
+                        tested.doubt(around);
+                    }
+                });
+            }
             Input::Datagram { arrival, from, seal, bytes } => {
                 let datagram = Datagram { from, seal: &seal, bytes: &bytes };
                 if let Err(why) = self.receive(arrival, &datagram, now) {

@@ -23,8 +23,8 @@
 //! message carries a MAC in a field of its own ([`seal`]). Keys are the hand's: it seals what the machine wants sealed,
 //! and says of what arrived whose seal it bore. Whoever is in no record is not answered.
 //!
-//! **The own public address** (`public`) is looked up once a minute, and at once when a peer sees us under another
-//! (B11). A failing lookup changes nothing (B63).
+//! **The own public address** (`public`) is looked up once a minute, and at once when a peer sees us under another or a
+//! cable carries nothing any more (B11). A failing lookup changes nothing (B63).
 //!
 //! | file | holds |
 //! |---|---|

@@ -13,7 +13,8 @@ pub(super) struct Public {
     asked_until: Option<Instant>,
     asked_at: Option<Instant>,
     failures: u32,
-    known: Option<IpAddr>,
+    /// What the last lookup that worked gave.
+    known: Option<Option<IpAddr>>,
 }
 
 impl Public {
@@ -23,13 +24,18 @@ impl Public {
 
     /// A peer saw us under this address. True evidence that ours is out of date only makes us look.
     pub(super) fn seen(&mut self, address: IpAddr, now: Instant) {
-        let soonest = self.asked_at.map_or(now, |at| (at + LOOKUP_AGAIN).max(now));
-        if self.known.is_some_and(|known| known != address) {
-            self.next = self.next.map(|next| next.min(soonest));
+        if self.known.is_some_and(|known| known != Some(address)) {
+            self.doubt(now);
         }
     }
 
-    /// What came of a lookup; the new address if it is another. An error changes nothing.
+    /// It may be out of date: it is looked up as soon as that is due again.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        let soonest = self.asked_at.map_or(now, |at| (at + LOOKUP_AGAIN).max(now));
+        self.next = self.next.map(|next| next.min(soonest));
+    }
+
+    /// What came of a lookup; the address if it is the first one, or another. An error changes nothing.
     pub(super) fn looked_up(
         &mut self,
         result: Result<Option<IpAddr>, ()>,
@@ -41,8 +47,8 @@ impl Public {
             Ok(address) => {
                 self.failures = 0;
                 self.next = Some(now + LOOKUP);
-                let changed = self.known != address;
-                self.known = address;
+                let changed = self.known != Some(address);
+                self.known = Some(address);
                 changed.then_some(address)
             }
             Err(()) => {

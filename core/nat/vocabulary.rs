@@ -134,7 +134,7 @@ pub enum Input {
     Remotes(BTreeMap<RemoteId, Remote>),
     /// All ranges that are reached through the tunnel.
     Tunnelled(BTreeSet<Cidr>),
-    /// The cable to this one does not carry: is its address still right?
+    /// The cable to this one does not carry: is its address still right, and the own public one?
     Doubt(RemoteId),
     /// A datagram arrived on the discovery port.
     Datagram {
@@ -177,7 +177,7 @@ pub enum Output {
     },
     /// Find out the own public address.
     LookUp,
-    /// The own public address is this now.
+    /// The own public address is this: told after the first lookup that worked, and when it is another.
     Public(Option<IpAddr>),
     /// A datagram was no use. Told at most once a second.
     Ignored {

@@ -2,24 +2,30 @@
 
 use super::addresses::probe_address;
 use super::node_side::NodeConfig;
-use crate::base::{Epoch, NodeName, Slot};
+use crate::base::{ClusterId, Epoch, NodeName, Slot};
 use crate::model::{Candidate, Candidates, Endpoint, Gateway as Card};
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// The holder's own Endpoint.
-pub(super) fn endpoint(config: &NodeConfig, epoch: Epoch, address: IpAddr) -> Endpoint {
-    let dashed = address.to_string().replace(['.', ':'], "-");
+/// The name of a gateway's cable, which is also its name in NAT discovery.
+pub(super) fn cable_name(cluster: &ClusterId, address: IpAddr) -> String {
+    format!("submariner-cable-{cluster}-{}", address.to_string().replace(['.', ':'], "-"))
+}
+
+/// The holder's own Endpoint, from its card.
+pub(super) fn endpoint(config: &NodeConfig, epoch: Epoch, card: &Card) -> Endpoint {
     Endpoint {
         cluster: config.cluster.clone(),
-        cable_name: format!("submariner-cable-{}-{dashed}", config.cluster),
+        cable_name: cable_name(&config.cluster, card.address),
         node: config.node.clone(),
-        private_ip: address,
-        public_ip: None,
+        private_ip: card.address,
+        public_ip: card.public,
+        nat_enabled: card.public.is_some(),
+        discovery_port: card.discovery_port,
         subnets: config.services.iter().chain(&config.pods).copied().collect(),
         driver: config.driver,
         epoch,
@@ -59,6 +65,8 @@ fn candidate(config: &NodeConfig, slot: Slot, card: &Card) -> Candidate {
     Candidate {
         node: card.node.clone(),
         address: card.address,
+        public: card.public,
+        discovery_port: card.discovery_port,
         keys: card.keys.clone(),
         probe: probe_address(&config.cluster, slot),
     }
@@ -67,7 +75,7 @@ fn candidate(config: &NodeConfig, slot: Slot, card: &Card) -> Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{ClusterId, Instant};
+    use crate::base::Instant;
     use crate::model::CableDriver;
     use alloc::vec;
 
@@ -87,6 +95,8 @@ mod tests {
         Card {
             node: NodeName::new(node).unwrap(),
             address: IpAddr::from([172, 16, 1, 10]),
+            public: None,
+            discovery_port: None,
             keys: vec![],
             active: None,
             reach: BTreeMap::new(),

@@ -370,7 +370,7 @@ impl Machine for Discovery {
             Input::Wall(wall) => self.wall = wall,
             // What it holds at the APIs stays there: other clusters use it, and the next process goes on with it.
             Input::Stop => self.stopped = true,
-            Input::Read(..) | Input::Hello { .. } | Input::Applied(_) => {}
+            Input::Read(..) | Input::Hello { .. } | Input::Probe { .. } | Input::LookedUp(_) | Input::Applied(_) => {}
         }
     }
 

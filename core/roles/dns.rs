@@ -194,6 +194,8 @@ impl Machine for Dns {
             | Input::Written(..)
             | Input::Read(..)
             | Input::Hello { .. }
+            | Input::Probe { .. }
+            | Input::LookedUp(_)
             | Input::Applied(_) => {}
         }
     }

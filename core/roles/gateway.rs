@@ -11,7 +11,8 @@
 
 use super::announce::{assign_slots, endpoint};
 use super::backends::exported;
-use super::node_side::{NodeConfig, NodeSide, nodes, own_candidates};
+use super::dialling::{Changed, Dialling};
+use super::node_side::{NodeConfig, NodeSide, OwnSide, nodes, own_candidates, remote_candidates, remote_clusters};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
@@ -45,8 +46,12 @@ const COPIED: [Kind; 3] = [Kind::Cluster, Kind::Endpoint, Kind::Candidates];
 pub struct GatewayConfig {
     /// Who and where.
     pub node: NodeConfig,
-    /// The address that other clusters dial.
+    /// Its private address.
     pub address: IpAddr,
+    /// Where it takes part in NAT discovery, if it does.
+    pub discovery_port: Option<u16>,
+    /// Whether there is a way to look up the address under which it is seen from outside.
+    pub looks_up: bool,
     /// Public key of the own cable device for each remote rank.
     pub keys: Vec<CableKey>,
     /// Unique for each process.
@@ -57,6 +62,7 @@ pub struct GatewayConfig {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gateway {
     address: IpAddr,
+    discovery_port: Option<u16>,
     keys: Vec<CableKey>,
     index: Index,
     writer: Writer,
@@ -64,6 +70,7 @@ pub struct Gateway {
     losses: Lasting<ClusterId>,
     election: Election,
     node: NodeSide,
+    dialling: Dialling,
     /// While it holds the lease: the epoch of its term.
     term: Option<Epoch>,
     told_lease: Option<(Epoch, Option<Slot>)>,
@@ -78,6 +85,8 @@ pub enum GatewayWake {
     Election,
     /// A hello is due, or a neighbour has been silent.
     Paths,
+    /// An address is to be tested or looked up.
+    Dialling,
     /// A write may be tried again.
     Writer,
     /// What an API does not show any more may be gone for good.
@@ -98,7 +107,9 @@ impl Gateway {
             seed,
         });
         Self {
+            dialling: Dialling::new(&config.node, config.address, config.discovery_port, config.looks_up),
             address: config.address,
+            discovery_port: config.discovery_port,
             keys: config.keys,
             index: Index::default(),
             writer: Writer::new(seed),
@@ -130,14 +141,41 @@ impl Gateway {
         if self.node.believe_absences(&mut self.index, now) {
             self.node.membership(&self.index, now);
         }
+        self.dial(now);
         self.network(now);
         self.reconcile(now);
+    }
+
+    /// Says to discovery whom there is to dial. What it chooses is part of the network that follows.
+    fn dial(&mut self, now: Instant) {
+        let config = self.node.config();
+        if !self.index.all_synced(Api::Local, &[Kind::Cluster, Kind::Candidates]) {
+            return;
+        }
+        let own = || config.pods.iter().chain(&config.services);
+        let ranges = remote_clusters(&self.index, &config.cluster);
+        let ranges = ranges.flat_map(|(_, record)| record.pods.iter().chain(&record.services));
+        let tunnelled = ranges.filter(|range| !own().any(|own| own.overlaps(range))).copied().collect();
+        let candidates = remote_candidates(&self.index, &config.cluster);
+        self.dialling.see(self.node.slot(), candidates, tunnelled, now);
+        self.dialling.see_ways(self.node.ways(), now);
+    }
+
+    /// Another address is to be dialled, or this gateway is seen under another.
+    fn dialled(&mut self, changed: Changed, now: Instant) {
+        if changed.choices {
+            self.network(now);
+        }
+        if changed.public {
+            self.reconcile(now);
+        }
     }
 
     fn network(&mut self, now: Instant) {
         if self.index.all_synced(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]) {
             let exported = exported(&self.index, &self.node.silent_nodes(&self.index));
-            self.node.network(&self.index, Some((self.address, &self.keys)), &exported, now);
+            let side = OwnSide { address: self.address, keys: &self.keys, choices: self.dialling.choices() };
+            self.node.network(&self.index, Some(side), &exported, now);
         }
     }
 
@@ -254,10 +292,20 @@ impl Gateway {
         Card {
             node: self.node.config().node.clone(),
             address: self.address,
+            public: self.dialling.public().unwrap_or_else(|| self.public_before()),
+            discovery_port: self.discovery_port,
             keys: self.keys.clone(),
             active: self.term,
             reach: BTreeMap::new(),
         }
+    }
+
+    /// The own public address as the own card says it, or the candidates: the next lookup may take long.
+    fn public_before(&self) -> Option<IpAddr> {
+        let own = &self.node.config().node;
+        let card = cards(&self.index).find(|card| card.node == *own).map(|card| card.public);
+        let announced = || self.candidates_before()?.by_slot.values().find(|candidate| candidate.node == *own)?.public;
+        card.unwrap_or_else(announced)
     }
 
     /// What is reached; a loss counts once it has lasted.
@@ -303,7 +351,7 @@ impl Gateway {
         }
         let config = self.node.config().clone();
         let candidates = assign_slots(&config, epoch, self.candidates_before(), &self.gateways());
-        let endpoint = endpoint(&config, epoch, self.address);
+        let endpoint = endpoint(&config, epoch, &self.card());
         let cluster = ClusterRecord {
             cluster: config.cluster.clone(),
             pods: config.pods.clone(),
@@ -449,6 +497,14 @@ impl Machine for Gateway {
                 }
                 self.see_heard(now);
             }
+            Input::Probe { arrival, from, seal, bytes } => {
+                let changed = self.dialling.probe(arrival, from, seal, bytes, now);
+                self.dialled(changed, now);
+            }
+            Input::LookedUp(result) => {
+                let changed = self.dialling.looked_up(result, now);
+                self.dialled(changed, now);
+            }
             Input::Applied(Ok(())) => {}
             Input::Applied(Err(because)) => self.node.apply_failed(&because),
             Input::Stop => self.elect(election::Input::Stop, now),
@@ -456,23 +512,26 @@ impl Machine for Gateway {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.outbox.pop_front().or_else(|| self.node.poll_output())
+        self.outbox.pop_front().or_else(|| self.node.poll_output()).or_else(|| self.dialling.poll_output())
     }
 
     fn poll_timeout(&self) -> Option<(Instant, GatewayWake)> {
         let election = self.election.poll_timeout().map(|(at, _)| (at, GatewayWake::Election));
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
+        let dialling = self.dialling.poll_timeout().map(|at| (at, GatewayWake::Dialling));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
         let absence = self.index.poll_timeout().into_iter().chain(self.hesitates_until).min();
         let absence = absence.map(|at| (at, GatewayWake::Absence));
         let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
-        [election, paths, writer, absence, loss].into_iter().flatten().min()
+        [election, paths, dialling, writer, absence, loss].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.election.handle_timeout(now);
         self.pump_election(now);
         let moved = self.node.handle_timeout(now);
+        let dialled = self.dialling.handle_timeout(now);
+        self.dialled(dialled, now);
         let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
         let dares = self.hesitates_until.take_if(|until| *until <= now).is_some();
         let again = !self.writer.due(now).is_empty();

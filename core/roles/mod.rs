@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  Kubernetes watch ─┐                      ┌─> Write / Read       → compare-and-swap at an API
-//!  hello datagrams   ├─> Input ─> role ─> Output ─> Network        → plan → kernel
+//!  datagrams         ├─> Input ─> role ─> Output ─> Network        → plan → kernel
 //!  wall clock        │                      ├─> Send               → a hello
-//!  timers            ┘                      ├─> Dns                → a new table, swapped whole
+//!  timers            ┘                      ├─> Probe, LookUp       → NAT discovery
+//!                                           ├─> Dns                → a new table, swapped whole
 //!                                           └─> Event              → log, metrics, trace, verdicts
 //! ```
 
@@ -12,6 +13,7 @@ pub mod addresses;
 mod announce;
 mod backends;
 mod by_service;
+mod dialling;
 mod discovery;
 mod dns;
 mod gateway;

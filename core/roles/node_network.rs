@@ -9,6 +9,7 @@
 //! ```
 
 use super::addresses::{overlay_address, overlay_mac, overlay_range, probe_address};
+use super::dialling::{Choices, places};
 use crate::base::{Cidr, ClusterId, NodeName, Slot};
 use crate::model::{CableDriver, CableKey, Candidates, ClusterRecord, Node, Protocol};
 use crate::network::constants::{
@@ -24,7 +25,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 /// Bytes that a VXLAN header over IPv4 takes from an MTU of 1500.
 const OVERLAY_MTU: u16 = 1450;
@@ -33,13 +34,15 @@ const CABLE_MTU: u16 = 1420;
 
 /// A candidate's own side of its cables.
 #[derive(Clone, PartialEq, Debug)]
-pub struct OwnCandidate<'a> {
+pub(super) struct OwnCandidate<'a> {
     /// Its rank.
     pub slot: Slot,
     /// The address that others dial.
     pub address: IpAddr,
     /// Public key of its device for each remote rank.
     pub keys: &'a [CableKey],
+    /// Where NAT discovery says that remote candidates are.
+    pub choices: &'a Choices,
 }
 
 /// Ready backends of one exported service port.
@@ -227,8 +230,10 @@ impl Build<'_> {
                 let id = PeerId { link: link.clone(), key: *key };
                 let mut allowed: BTreeSet<Cidr> = self.ranges(cluster).into_iter().collect();
                 allowed.extend([Cidr::host(candidate.probe), Cidr::host(candidate.address)]);
-                let port = CABLE_PORT_BASE + u16::from(own.slot.get());
-                let peer = Peer { endpoint: SocketAddr::new(candidate.address, port), allowed };
+                let choice = own.choices.get(&(cluster.clone(), *rank));
+                let (endpoint, either) = places(choice, candidate, own.slot);
+                self.wanted.either.extend(either.map(|other| (id.clone(), other)));
+                let peer = Peer { endpoint, allowed };
                 let because = format!("{cluster}/{} is candidate {rank} of {cluster}", candidate.node);
                 self.why(Item::Peer(id.clone()), because.clone());
                 self.wanted.network.peers.insert(id, peer);

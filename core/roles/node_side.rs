@@ -1,6 +1,7 @@
 //! What gateway and route agent share: this node's sessions with its neighbours, and the network that follows.
 
 use super::addresses::overlay_address;
+use super::dialling::Choices;
 use super::node_network::{Backends, Known, OwnCandidate, node_network};
 use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
@@ -32,6 +33,14 @@ pub struct NodeConfig {
     pub seed: u64,
     /// When the process started.
     pub boot: Instant,
+}
+
+/// A candidate's own side of its cables, but for its slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnSide<'a> {
+    pub(super) address: IpAddr,
+    pub(super) keys: &'a [CableKey],
+    pub(super) choices: &'a Choices,
 }
 
 /// How long a daemon that has just started takes nothing away: by then it has heard of every path that lives, as paths are
@@ -249,13 +258,7 @@ impl NodeSide {
 
     /// Computes the network anew and gives it out if it differs: nothing before the views are complete, and one that
     /// takes nothing away while paths may have yet to be heard of.
-    pub(super) fn network(
-        &mut self,
-        index: &Index,
-        candidate: Option<(IpAddr, &[CableKey])>,
-        exported: &Backends,
-        now: Instant,
-    ) {
+    pub(super) fn network(&mut self, index: &Index, candidate: Option<OwnSide<'_>>, exported: &Backends, now: Instant) {
         if !index.all_synced(Api::Local, &[Kind::Node, Kind::Cluster, Kind::Candidates]) {
             return;
         }
@@ -275,7 +278,12 @@ impl NodeSide {
             node,
             nodes: &nodes,
             own,
-            candidate: self.slot().zip(candidate).map(|(slot, (address, keys))| OwnCandidate { slot, address, keys }),
+            candidate: self.slot().zip(candidate).map(|(slot, side)| OwnCandidate {
+                slot,
+                address: side.address,
+                keys: side.keys,
+                choices: side.choices,
+            }),
             driver: config.driver,
             remote: &remote,
             remote_clusters: &remote_clusters,
@@ -351,14 +359,16 @@ pub(super) fn own_candidates<'a>(index: &'a Index, api: Api, cluster: &ClusterId
     candidates(index, api).find(|candidates| candidates.cluster == *cluster)
 }
 
-fn remote_candidates<'a>(
+/// The other clusters' candidates.
+pub(super) fn remote_candidates<'a>(
     index: &'a Index,
     own: &'a ClusterId,
 ) -> impl Iterator<Item = (ClusterId, &'a Candidates)> + 'a {
     candidates(index, Api::Local).filter(move |c| c.cluster != *own).map(|c| (c.cluster.clone(), c))
 }
 
-fn remote_clusters<'a>(
+/// What the other clusters are.
+pub(super) fn remote_clusters<'a>(
     index: &'a Index,
     own: &'a ClusterId,
 ) -> impl Iterator<Item = (ClusterId, &'a ClusterRecord)> + 'a {

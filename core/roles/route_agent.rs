@@ -59,7 +59,13 @@ impl Machine for RouteAgent {
                 }
             }
             Input::Applied(Err(because)) => self.node.apply_failed(&because),
-            Input::Applied(Ok(())) | Input::Wall(_) | Input::Read(..) | Input::Written(..) | Input::Stop => {}
+            Input::Applied(Ok(()))
+            | Input::Wall(_)
+            | Input::Read(..)
+            | Input::Written(..)
+            | Input::Probe { .. }
+            | Input::LookedUp(_)
+            | Input::Stop => {}
         }
     }
 

@@ -3,12 +3,13 @@
 use crate::base::{ClusterId, Epoch, Machine, Slot, Wall};
 use crate::dns::Table;
 use crate::model::{Api, ApiError, Key, Kind, Object, Version, WatchEvent, Write};
+use crate::nat;
 use crate::network::Wanted;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 /// Number of a read or a write, unique within one run of one daemon.
@@ -44,6 +45,19 @@ pub enum Input {
         /// Payload.
         bytes: Vec<u8>,
     },
+    /// A datagram of NAT discovery arrived.
+    Probe {
+        /// Out of what: one that travelled in a tunnel proves nothing (B13).
+        arrival: nat::Arrival,
+        /// Source address and port.
+        from: SocketAddr,
+        /// Whose seal it bears.
+        seal: nat::Seal,
+        /// Payload.
+        bytes: Vec<u8>,
+    },
+    /// What came of [`Output::LookUp`]: the own public address, if there is one, or why it is not known.
+    LookedUp(Result<Option<IpAddr>, String>),
     /// The last [`Output::Network`] was applied, or not and why.
     Applied(Result<(), String>),
     /// Stop cleanly: give up what is held, then fall silent.
@@ -66,6 +80,17 @@ pub enum Output {
         /// Payload.
         bytes: Vec<u8>,
     },
+    /// Send a datagram of NAT discovery from the own discovery port, out of the uplink and never into a tunnel.
+    Probe {
+        /// To.
+        to: SocketAddr,
+        /// With the seal for this cluster.
+        sealed: Option<ClusterId>,
+        /// Payload without the seal.
+        bytes: Vec<u8>,
+    },
+    /// Find out under which address this node is seen from outside.
+    LookUp,
     /// The whole network state that the node should have.
     Network(Arc<Wanted>),
     /// A new DNS table.
@@ -102,6 +127,24 @@ pub enum Event {
         /// Version that died.
         version: u32,
     },
+    /// A gateway of another cluster is dialled here from now on.
+    Dials {
+        /// The other cluster.
+        cluster: ClusterId,
+        /// Its candidate.
+        slot: Slot,
+        /// Where, and whether NAT is in between.
+        choice: nat::Choice,
+    },
+    /// A gateway of another cluster, which had told that its address works, has not told so for a minute.
+    Unanswered {
+        /// The other cluster.
+        cluster: ClusterId,
+        /// Its candidate.
+        slot: Slot,
+    },
+    /// The address under which this gateway is seen from outside is this now.
+    Public(Option<IpAddr>),
     /// An input was not usable and was dropped.
     Ignored {
         /// What and why.
@@ -122,6 +165,12 @@ impl fmt::Display for Event {
             Self::PathDead { cluster, version } => {
                 write!(f, "path to {cluster} is dead (version {version})")
             }
+            Self::Dials { cluster, slot, choice } => write!(f, "dials candidate {slot} of {cluster} at {choice}"),
+            Self::Unanswered { cluster, slot } => {
+                write!(f, "candidate {slot} of {cluster} has not told for a minute that its address works")
+            }
+            Self::Public(Some(address)) => write!(f, "is seen from outside as {address}"),
+            Self::Public(None) => f.write_str("is seen from outside under its own address"),
             Self::Ignored { because } => write!(f, "ignored: {because}"),
         }
     }

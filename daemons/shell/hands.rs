@@ -1,9 +1,9 @@
 //! What a daemon's loop holds in its hands. All calls return at once.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tombolo_core::base::Wall;
+use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::dns::Table;
 use tombolo_core::model::{Api, Key, Kind, Write};
 use tombolo_core::network::Wanted;
@@ -44,6 +44,14 @@ pub trait NetHand {
     fn send(&mut self, via: Via, to: IpAddr, bytes: Vec<u8>);
 }
 
+/// NAT discovery. What arrives comes as [`Input::Probe`], with the link that it came out of and whose seal it bears.
+pub trait NatHand {
+    /// Seals a datagram for `sealed` and sends it from the discovery port, out of the uplink and never into a tunnel.
+    fn probe(&mut self, to: SocketAddr, sealed: Option<ClusterId>, bytes: Vec<u8>);
+    /// Finds out under which address this node is seen from outside; comes as [`Input::LookedUp`].
+    fn look_up(&mut self);
+}
+
 /// The node's kernel.
 pub trait KernelHand {
     /// Observes, plans and applies; comes as [`Input::Applied`]. A newer one overtakes one not begun yet.
@@ -74,6 +82,8 @@ pub struct Hands {
     pub kube: Box<dyn KubeHand>,
     /// Hellos.
     pub net: Box<dyn NetHand>,
+    /// NAT discovery.
+    pub nat: Box<dyn NatHand>,
     /// The node's network.
     pub kernel: Box<dyn KernelHand>,
     /// DNS.

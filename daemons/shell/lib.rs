@@ -15,6 +15,6 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use hands::{Hands, Inbox, Journal, KernelHand, KubeHand, NetHand, WallClock, ZoneHand, inbox};
+pub use hands::{Hands, Inbox, Journal, KernelHand, KubeHand, NatHand, NetHand, WallClock, ZoneHand, inbox};
 pub use record::{Record, RecordError, Recorder, Step, replay};
 pub use run::{WALL_EVERY, run};

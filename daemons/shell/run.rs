@@ -89,6 +89,8 @@ fn carry_out(hands: &mut Hands, output: Output) {
         Output::Read(id, api, key) => hands.kube.read(id, api, key),
         Output::Write(id, api, write) => hands.kube.write(id, api, write),
         Output::Send { via, to, bytes } => hands.net.send(via, to, bytes),
+        Output::Probe { to, sealed, bytes } => hands.nat.probe(to, sealed, bytes),
+        Output::LookUp => hands.nat.look_up(),
         Output::Network(wanted) => hands.kernel.apply(wanted),
         Output::Dns(table) => hands.zone.swap(table),
         Output::Event(event) => hands.journal.tell(event),

@@ -1,16 +1,16 @@
 //! The loop with hands that only remember, on paused time.
 
 use crate::{
-    Hands, Inbox, Journal, KernelHand, KubeHand, NetHand, Record, RecordError, Recorder, WallClock, ZoneHand, inbox,
-    replay, run,
+    Hands, Inbox, Journal, KernelHand, KubeHand, NatHand, NetHand, Record, RecordError, Recorder, WallClock, ZoneHand,
+    inbox, replay, run,
 };
 use core::time::Duration;
 use std::cell::RefCell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::time::{Instant as TokioInstant, sleep};
-use tombolo_core::base::{Instant, Machine, Wall};
+use tombolo_core::base::{ClusterId, Instant, Machine, Wall};
 use tombolo_core::dns::Table;
 use tombolo_core::model::{Api, ApiError, Key, Kind, Write};
 use tombolo_core::network::Wanted;
@@ -40,7 +40,13 @@ impl Machine for Reader {
             Input::Wall(_) if self.next.is_none() => self.next = Some(now + Duration::from_secs(2)),
             Input::Read(id, ref result) => self.say(format!("{now} answer {} {result:?}", id.0)),
             Input::Wall(_) => {}
-            Input::Watched(..) | Input::Written(..) | Input::Hello { .. } | Input::Applied(_) | Input::Stop => {
+            Input::Watched(..)
+            | Input::Written(..)
+            | Input::Hello { .. }
+            | Input::Probe { .. }
+            | Input::LookedUp(_)
+            | Input::Applied(_)
+            | Input::Stop => {
                 self.say(format!("{now} {input:?}"));
             }
         }
@@ -96,6 +102,11 @@ impl NetHand for Memory {
     fn send(&mut self, _: Via, _: IpAddr, _: Vec<u8>) {}
 }
 
+impl NatHand for Memory {
+    fn probe(&mut self, _: SocketAddr, _: Option<ClusterId>, _: Vec<u8>) {}
+    fn look_up(&mut self) {}
+}
+
 impl KernelHand for Memory {
     fn apply(&mut self, _: Arc<Wanted>) {}
 }
@@ -120,6 +131,7 @@ fn hands(memory: &Memory) -> Hands {
     Hands {
         kube: Box::new(memory.clone()),
         net: Box::new(memory.clone()),
+        nat: Box::new(memory.clone()),
         kernel: Box::new(memory.clone()),
         zone: Box::new(memory.clone()),
         journal: Box::new(memory.clone()),

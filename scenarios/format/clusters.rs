@@ -83,11 +83,12 @@ fn cluster(
     let nat = match fields.get("nat") {
         None => None,
         Some(node) => {
-            nat::check_alone(id, node, names, report);
+            let behaviour = nat::behaviour(node, report);
             if let Some(members) = names.clusters.get_mut(id) {
-                members.nat = true;
+                (members.nat, members.behaviour) = (true, behaviour);
             }
-            Some(nat::behaviour(node, report)?)
+            nat::check_pairs(id, node, names, report);
+            Some(behaviour?)
         }
     };
     Some(Cluster { pods: pods?, services: services?, nodes: nodes?, nat })
@@ -129,7 +130,7 @@ fn special(range: Cidr) -> Option<(Cidr, &'static str)> {
 
 fn nodes(cluster: &ClusterId, node: &Node, report: &mut Report) -> Option<Members> {
     let list = node.list("a list of nodes: [gw-a*, gw-b*, worker]", report)?;
-    let mut members = Members { nodes: Vec::new(), whole: true, nat: false };
+    let mut members = Members { nodes: Vec::new(), whole: true, nat: false, behaviour: None };
     for node in list {
         match node_spec(node, &members.nodes, report) {
             Some(spec) => members.nodes.push(spec),

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::{Protocol, ServiceKey};
+use tombolo_core::nat::boxes::Behaviour;
 
 /// Names that mean something else in references to nodes.
 const NODE_WORDS: [&str; 4] = ["active-gateway", "last-powered-off", "last-crashed", "api"];
@@ -39,6 +40,8 @@ pub(super) struct Members {
     pub whole: bool,
     /// Whether they are behind a NAT box.
     pub nat: bool,
+    /// How that box behaves, if that could be read.
+    pub behaviour: Option<Behaviour>,
 }
 
 /// What the file defines.

@@ -37,7 +37,10 @@ impl NoFlap {
             What::Wrote { .. } | What::Applied { .. } => stir,
             What::Act(_)
             | What::Power(_)
-            | What::Told(Event::Ignored { .. })
+            | What::Told(
+                // What it dials moves as a step of a plan, if it moves.
+                Event::Dials { .. } | Event::Unanswered { .. } | Event::Public(_) | Event::Ignored { .. },
+            )
             | What::Table { .. }
             | What::Probed { .. } => None,
         }

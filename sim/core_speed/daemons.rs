@@ -157,6 +157,8 @@ impl CoreSpeed {
             Output::Read(id, api, key) => self.read(client, id, api, key),
             Output::Write(id, api, write) => self.write(client, id, api, write),
             Output::Send { via, to, bytes } => self.send_hello(client, via, to, bytes),
+            Output::Probe { to, sealed, bytes } => self.send_probe(client, to, sealed.as_ref(), bytes),
+            Output::LookUp => self.look_up(client),
             Output::Network(wanted) => self.want(client, wanted),
             Output::Dns(table) => self.swap_table(client, table),
             Output::Event(event) => self.tell(self.daemon_place(client.process), What::Told(event)),

@@ -36,6 +36,8 @@ const CLUSTER_ZONE: &str = "svc.cluster.local";
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     Hello(Vec<u8>),
+    /// A datagram of NAT discovery.
+    Nat(Vec<u8>),
     /// A DNS message, of this probe.
     Dns {
         by: ProbeId,
@@ -318,7 +320,7 @@ impl CoreSpeed {
         let (protocol, source, destination) = ports(packet);
         let to_client = Flow { client: (packet.destination, destination), server: (packet.source, source), protocol };
         match payload {
-            Payload::Hello(_) => {}
+            Payload::Hello(_) | Payload::Nat(_) => {}
             Payload::Dns { by, bytes } => self.name_answered(node, by, to_client, &bytes),
             Payload::Segment { by, what } => match what {
                 Segment::SynAck | Segment::Answer(_) | Segment::Reset => self.at_client(node, by, to_client, what),
@@ -484,7 +486,7 @@ fn packet(from: (IpAddr, u16), to: (IpAddr, u16), protocol: Protocol, payload: &
 
 fn length(payload: &Payload) -> u16 {
     let bytes = match payload {
-        Payload::Hello(bytes) | Payload::Dns { bytes, .. } => bytes.len(),
+        Payload::Hello(bytes) | Payload::Nat(bytes) | Payload::Dns { bytes, .. } => bytes.len(),
         Payload::Segment { what, .. } => match what {
             Segment::Syn | Segment::SynAck | Segment::Fin | Segment::Reset => 0,
             Segment::Request => 100,
@@ -497,7 +499,7 @@ fn length(payload: &Payload) -> u16 {
 const fn flags(payload: &Payload) -> Flags {
     let none = Flags { syn: false, ack: false, fin: false, rst: false };
     match payload {
-        Payload::Hello(_) | Payload::Dns { .. } => none,
+        Payload::Hello(_) | Payload::Nat(_) | Payload::Dns { .. } => none,
         Payload::Segment { what, .. } => match what {
             Segment::Syn => Flags { syn: true, ..none },
             Segment::SynAck => Flags { syn: true, ack: true, ..none },

@@ -15,6 +15,7 @@ mod daemons;
 mod faults;
 mod flows;
 mod messages;
+mod nat;
 mod nodes;
 mod process;
 mod queue;
@@ -54,6 +55,8 @@ enum Event {
     Wall(Client),
     /// A daemon's desired network is applied.
     Apply(Client),
+    /// A daemon is told under which address its host is seen from outside.
+    LookedUp(Client),
     /// A message is about to leave its host.
     Leave(Box<Envelope>),
     /// A message is there.
@@ -265,6 +268,7 @@ impl CoreSpeed {
             Event::Wake(client) => self.wake(client),
             Event::Wall(client) => self.wall(client),
             Event::Apply(client) => self.apply(client),
+            Event::LookedUp(client) => self.looked_up(client),
             Event::Leave(envelope) => self.leave(envelope),
             Event::Arrive(envelope) => self.arrive(*envelope),
             Event::RequestDue(client, id) => self.request_due(client, id),
@@ -280,12 +284,13 @@ impl CoreSpeed {
         match outcome {
             Outcome::Host { host, link, packet, payload } => match payload {
                 Payload::Hello(bytes) => self.hello(host, link.as_ref(), &packet, bytes),
+                Payload::Nat(bytes) => self.discovery_datagram(host, link.as_ref(), &packet, bytes),
                 Payload::Dns { by, bytes } => self.question(host, &packet, by, &bytes),
                 Payload::Segment { .. } => {}
             },
             Outcome::Pod { node, packet, payload } => self.at_pod(node, &packet, payload),
             Outcome::Lost { host, loss, payload, .. } => match payload {
-                Payload::Hello(_) => {}
+                Payload::Hello(_) | Payload::Nat(_) => {}
                 Payload::Dns { by, .. } | Payload::Segment { by, .. } => {
                     let told = format!("{}: {loss}", self.node_place(host));
                     self.flows.lost(by, told);

@@ -6,6 +6,7 @@ use core::time::Duration;
 use tombolo_core::base::Instant;
 use tombolo_core::dns::Zone;
 use tombolo_core::model::CableDriver;
+use tombolo_core::nat::NAT_PORT;
 use tombolo_core::roles::{Discovery, Dns, Gateway, GatewayConfig, NodeConfig, Role, RouteAgent};
 use tombolo_scenarios::{ApiRef, Broker, Daemon, Scenario};
 
@@ -72,6 +73,8 @@ pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out 
             user.use_it(Gateway::new(GatewayConfig {
                 node: node_config(start),
                 address: host.map_or(start.node.bridge, |host| host.address),
+                discovery_port: Some(NAT_PORT),
+                looks_up: true,
                 keys: start.node.cable_keys.to_vec(),
                 identity: format!("{}-{}", start.node.name, start.boot),
             }))

@@ -2,13 +2,16 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of fact among all")]
 
 use super::*;
-use crate::world::fixtures;
+use crate::world::{Kernel, fixtures};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use tombolo_core::base::{Cidr, Instant, Machine, Wall};
 use tombolo_core::model::{ApiError, Kind, Lease, Object, WatchEvent};
+use tombolo_core::nat::NAT_PORT;
 use tombolo_core::network::constants::{OVERLAY_LINK, OVERLAY_PORT, OVERLAY_VNI};
-use tombolo_core::network::{Link, LinkKind, Mac, Neighbour, Route, RouteId, RouteKind, Table, Wanted};
+use tombolo_core::network::{
+    Arrival, Link, LinkKind, Mac, Neighbour, Packet, Route, RouteId, RouteKind, Table, Transport, Wanted,
+};
 use tombolo_core::roles::{Input, Output, Role, Via};
 use tombolo_scenarios::{ApiFault, Change, Daemons, Outcome as Probed, ProbeTarget, Target};
 
@@ -52,6 +55,8 @@ impl Machine for Notes {
                 Err(error) => format!("not written: {error}"),
             }),
             Input::Hello { via, from, bytes } => self.note(format!("heard {bytes:?} from {from} on {via:?}")),
+            Input::Probe { arrival, bytes, .. } => self.note(format!("asked {bytes:?} out of {arrival:?}")),
+            Input::LookedUp(result) => self.note(format!("seen as {result:?}")),
             Input::Applied(result) => self.note(format!("applied: {}", result.is_ok())),
             Input::Read(..) | Input::Stop => {}
         }
@@ -342,6 +347,27 @@ fn a_desired_network_is_planned_applied_told_and_carries_hellos() {
     let heard = noted(&facts, "west/gw-a gateway");
     let from = overlay_address(world.layout.find_node(&"west".parse().unwrap(), &"worker".parse().unwrap()).unwrap());
     assert!(heard.contains(&format!("heard [1, 2, 3] from {from} on Overlay")), "{heard:?}");
+}
+
+#[test]
+fn a_datagram_of_discovery_is_told_with_the_link_that_it_came_out_of_b13() {
+    let mut world = world(greeter);
+    run(&mut world, secs(2));
+    let find = |node: &str| world.layout.find_node(&"west".parse().unwrap(), &node.parse().unwrap()).unwrap();
+    let (from, to) = (find("worker"), find("gw-a"));
+    let node_address = |host: HostId| world.layout.host(host).unwrap().address;
+    let ways = [
+        (Kernel::uplink(), node_address(from), node_address(to)),
+        (LinkName(OVERLAY_LINK.into()), overlay_address(from), overlay_address(to)),
+    ];
+    for ((link, source, destination), byte) in ways.into_iter().zip(1..) {
+        let transport = Transport::Udp { source: NAT_PORT, destination: NAT_PORT };
+        let packet = Packet { source, destination, transport, ttl: 64, length: 60, outer: None };
+        let arrival = Arrival::Local { link: Some(link) };
+        world.fabric.send(world.now, from, arrival, packet, Payload::Nat(vec![byte]));
+    }
+    let heard = noted(&run(&mut world, secs(3)), "west/gw-a gateway");
+    assert_eq!(heard, ["asked [1] out of Uplink", "asked [2] out of Tunnel"]);
 }
 
 #[test]

@@ -3,21 +3,22 @@
 use super::apis::{API_PORT, user_agent};
 use super::chronicle::HostClock;
 use super::hands::{Diary, Hellos, HostWall, NoHellos, WantedCell, Zone};
+use super::nat::{Discovering, LookUps, NoDiscovery};
 use super::process::{NAP, Process};
 use super::sockets::{StackId, TcpStream};
 use super::{Due, FullSpeed, FullSpeedError};
 use crate::core_speed::{MachineUser, Start, use_machine};
-use crate::world::HostId;
+use crate::world::{HostId, LOOKUP_TIME, Layout};
 use core::time::Duration;
 use http::Uri;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use tombolo_core::base::{Instant, Rng};
+use tombolo_core::base::{ClusterId, Instant, Rng};
 use tombolo_core::roles::{Event, Input, Role};
 use tombolo_core::sync::REQUEST_DEADLINE;
 use tombolo_kube::{Config, Connections, Kubernetes};
 use tombolo_scenarios::{ApiRef, Daemon, Host, Place, What};
-use tombolo_shell::{Hands, Inbox, NetHand, inbox, run};
+use tombolo_shell::{Hands, Inbox, NatHand, NetHand, inbox, run};
 
 /// Daemons of a freshly started world begin within this.
 const START_SPREAD: Duration = Duration::from_millis(200);
@@ -45,6 +46,7 @@ pub(super) struct Running {
     pub(super) process: Process,
     inbox: Inbox,
     wanted: WantedCell,
+    lookups: LookUps,
     /// The world is about to apply what is wanted.
     applying: bool,
 }
@@ -58,6 +60,9 @@ struct Kit {
     chronicle: super::chronicle::Chronicle,
     clock: HostClock,
     wanted: WantedCell,
+    cluster: ClusterId,
+    layout: Arc<Layout>,
+    lookups: LookUps,
     local: SocketAddr,
     broker: SocketAddr,
     user_agent: String,
@@ -104,7 +109,7 @@ impl FullSpeed {
         let start = Start { layout: &layout, settings: &settings, host, node, daemon, boot, seed, now: Instant::ZERO };
         let process = Process::new(now, seed, NAP)?;
         process.set_rate(self.clocks.get(host.0).ok_or(FullSpeedError::NoClock)?.get().rate());
-        let wanted = WantedCell::default();
+        let (wanted, lookups) = (WantedCell::default(), LookUps::default());
         let (letterbox, inputs) = inbox();
         let config = Config::new(node.cluster.clone(), seed);
         let kit = Kit {
@@ -115,6 +120,9 @@ impl FullSpeed {
             chronicle: self.chronicle.clone(),
             clock: self.clocks.get(host.0).cloned().ok_or(FullSpeedError::NoClock)?,
             wanted: wanted.clone(),
+            cluster: node.cluster.clone(),
+            layout: Arc::clone(&layout),
+            lookups: lookups.clone(),
             local: self.api_address(&ApiRef::Cluster(node.cluster.clone()))?,
             broker: self.api_address(&settings.broker)?,
             user_agent: user_agent(&node.cluster, &node.name, daemon),
@@ -123,7 +131,7 @@ impl FullSpeed {
         };
         use_machine(&start, Birth { process: &process, kit, inbox: letterbox.clone(), inputs });
         if let Some(post) = self.daemons.get_mut(id.0) {
-            post.running = Some(Running { process, inbox: letterbox, wanted, applying: false });
+            post.running = Some(Running { process, inbox: letterbox, wanted, lookups, applying: false });
         }
         self.chronicle.tell(place, What::Process(true));
         Ok(())
@@ -151,17 +159,32 @@ impl FullSpeed {
         all.map(|(index, _)| DaemonId(index)).collect()
     }
 
-    /// Sees which daemons want another network, and applies it a little later.
+    /// Sees which daemons want another network or their public address, and gives it to them a little later.
     pub(super) fn see_wishes(&mut self) {
         for index in 0..self.daemons.len() {
             let Some(post) = self.daemons.get_mut(index) else { continue };
             let boot = post.boot;
-            let Some(running) = post.running.as_mut().filter(|running| !running.applying) else { continue };
-            if running.wanted.is_some() {
-                running.applying = true;
+            let Some(running) = post.running.as_mut() else { continue };
+            let (looks_up, applies) = (running.lookups.take(), !running.applying && running.wanted.is_some());
+            running.applying |= applies;
+            if looks_up {
+                let delay = self.chance.duration(LOOKUP_TIME.0, LOOKUP_TIME.1);
+                self.later(delay, Due::LookedUp(DaemonId(index), boot));
+            }
+            if applies {
                 let delay = self.chance.duration(APPLY_TIME.0, APPLY_TIME.1);
                 self.later(delay, Due::Apply(DaemonId(index), boot));
             }
+        }
+    }
+
+    /// Somebody outside has answered a lookup.
+    pub(super) fn looked_up(&mut self, id: DaemonId, boot: u64) {
+        let Some(host) = self.daemons.get(id.0).filter(|post| post.boot == boot).map(|post| post.host) else { return };
+        self.stir(StackId(host.0));
+        let seen = self.fabric.seen_from_outside(host);
+        if let Some(running) = self.daemons.get(id.0).and_then(|post| post.running.as_ref()) {
+            running.inbox.put(Input::LookedUp(Ok(seen)));
         }
     }
 
@@ -221,6 +244,15 @@ async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Err
         Daemon::Gateway | Daemon::RouteAgent => Box::new(Hellos::bind(kit.stack, &inbox).await?),
         Daemon::Discovery | Daemon::Dns => Box::new(NoHellos(kit.chronicle.clone(), kit.place.clone())),
     };
+    let nat: Box<dyn NatHand> = match kit.daemon {
+        Daemon::Gateway => {
+            let own = (kit.cluster.clone(), Arc::clone(&kit.layout));
+            Box::new(Discovering::bind(kit.stack, own, kit.lookups.clone(), inbox.clone()).await?)
+        }
+        Daemon::RouteAgent | Daemon::Discovery | Daemon::Dns => {
+            Box::new(NoDiscovery(kit.chronicle.clone(), kit.place.clone()))
+        }
+    };
     let zone = Zone::new(kit.chronicle.clone(), kit.place.clone());
     if kit.daemon == Daemon::Dns {
         tokio::task::spawn_local(zone.clone().serve(kit.own, kit.seed));
@@ -232,6 +264,7 @@ async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Err
     Ok(Hands {
         kube: Box::new(kube),
         net,
+        nat,
         kernel: Box::new(kit.wanted),
         zone: Box::new(zone),
         journal: Box::new(Diary(kit.chronicle.clone(), kit.place)),

@@ -18,7 +18,7 @@ use tombolo_shell::{Inbox, Journal, KernelHand, NetHand, WallClock, ZoneHand};
 /// Port of DNS.
 pub(super) const DNS_PORT: u16 = 53;
 /// Longest message over UDP that is read.
-const MESSAGE_MAX: usize = 1500;
+pub(super) const MESSAGE_MAX: usize = 1500;
 
 /// Hellos: a socket for each link.
 #[derive(Debug)]

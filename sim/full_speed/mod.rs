@@ -17,6 +17,7 @@
 //! | `acks` | what the stacks' TCP leaves unsaid |
 //! | `process` | a runtime with a clock of its own; killing it |
 //! | `daemons`, `hands` | the shell and its hands |
+//! | `nat` | the hand of NAT discovery |
 //! | `apis` | the embedded API servers |
 //! | `pods`, `probes` | who serves, who asks |
 //! | `ground` | the verbs of a timeline |
@@ -33,6 +34,7 @@ mod chronicle;
 mod daemons;
 mod ground;
 mod hands;
+mod nat;
 mod pods;
 mod probes;
 mod process;
@@ -90,6 +92,8 @@ enum Due {
     Start(DaemonId, u64),
     /// What this run of a daemon wants is applied.
     Apply(DaemonId, u64),
+    /// This run of a daemon is told under which address its host is seen from outside.
+    LookedUp(DaemonId, u64),
     /// A node's kube-proxy takes a look at its services.
     ProxySync(HostId),
     /// The cluster judges a node.
@@ -235,7 +239,7 @@ impl FullSpeed {
             let outcome = self.fabric.step();
             match outcome.and_then(|outcome| self.sockets.aim(outcome, &self.fabric)) {
                 Some(Ok(delivery)) => {
-                    if delivery.hello {
+                    if delivery.for_network_daemon {
                         self.stir_network_daemon(HostId(delivery.stack.0));
                     } else {
                         self.stir(delivery.stack);
@@ -256,6 +260,7 @@ impl FullSpeed {
                 self.heed(started);
             }
             Due::Apply(id, boot) => self.apply(id, boot),
+            Due::LookedUp(id, boot) => self.looked_up(id, boot),
             Due::ProxySync(host) => self.proxy_due(host),
             Due::Judge(judgement) => {
                 let judged = self.judge(judgement);
@@ -285,7 +290,7 @@ impl FullSpeed {
         }
     }
 
-    /// A hello is about to be delivered to a node: nobody else reads those.
+    /// A hello or a datagram of NAT discovery is about to be delivered to a node: nobody else reads those.
     fn stir_network_daemon(&self, node: HostId) {
         self.sockets.enter(StackId(node.0));
         let reads_hellos = |post: &&Post| match post.daemon {

@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | host | one IPv4 | the host's address |
 //! | node | one IPv6 for each link that hellos use | the node's address on that link; emulates a socket bound to a device |
+//! | node | one IPv4 for its uplink | the node's address; emulates a socket of NAT discovery that is bound to a device |
 //! | pod | one IPv4 | the pod's address, given to its node on the pods' link |
 
 use super::acks::{Acks, Mended};
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tombolo_core::base::Slot;
+use tombolo_core::nat::NAT_PORT;
 use tombolo_core::network::constants::{CABLE_LINK_PREFIX, OVERLAY_LINK};
 use tombolo_core::network::{Arrival, Flags, LinkName, Packet, Transport};
 use tombolo_core::paths::HELLO_PORT;
@@ -76,8 +78,8 @@ impl Cargo {
 pub(super) struct Delivery {
     pub(super) stack: StackId,
     pub(super) packet: turmoil_net::Packet,
-    /// It is a hello.
-    pub(super) hello: bool,
+    /// Only the daemon that cares for the node's network reads it: a hello, or a datagram of NAT discovery.
+    pub(super) for_network_daemon: bool,
 }
 
 /// A packet that was lost, for those who want to tell why nothing is heard.
@@ -105,6 +107,7 @@ pub(super) struct Sockets {
     stacks: Vec<Stack>,
     by_pod: BTreeMap<(HostId, IpAddr), StackId>,
     links: [LinkName; HELLO_LINKS],
+    uplink: LinkName,
     pods_link: LinkName,
     acks: Acks,
     /// Those that do not answer what belongs to no connection of theirs.
@@ -138,7 +141,8 @@ impl Sockets {
         for index in 0..layout.hosts().len() {
             let id = StackId(stacks.len());
             let links = (0..HELLO_LINKS).map(|link| IpAddr::V6(link_address(id, link)));
-            let addresses: Vec<IpAddr> = core::iter::once(IpAddr::V4(v4_address(id))).chain(links).collect();
+            let v4 = [v4_address(id), uplink_address(id)].map(IpAddr::V4);
+            let addresses: Vec<IpAddr> = v4.into_iter().chain(links).collect();
             let (id, v4) = (net.add_host(addresses), v4_address(id));
             stacks.push(Stack { id, owner: Owner::Host(HostId(index)), v4 });
         }
@@ -156,6 +160,7 @@ impl Sockets {
             stacks,
             by_pod,
             links: core::array::from_fn(|link| LinkName(link_name(link).into())),
+            uplink: Kernel::uplink(),
             pods_link: Kernel::pods(),
             acks: Acks::default(),
             silent: BTreeSet::new(),
@@ -197,16 +202,16 @@ impl Sockets {
     }
 
     fn send(&mut self, now: Duration, packet: turmoil_net::Packet, fabric: &mut Fabric<Cargo>) {
-        let Some((id, link)) = stack_of(packet.src) else { return };
+        let Some((id, bound)) = stack_of(packet.src) else { return };
         let Some(owner) = self.stacks.get(id.0).map(|stack| stack.owner) else { return };
-        let (host, arrival, source) = match (owner, link) {
+        let (host, arrival, source) = match (owner, bound) {
             (Owner::Pod { node, address }, _) => (node, Arrival::Link(self.pods_link.clone()), address),
-            (Owner::Host(host), None) => {
+            (Owner::Host(host), Bound::Nowhere) => {
                 let Some(address) = self.layout.host(host).map(|host| host.address) else { return };
                 (host, Arrival::Local { link: None }, address)
             }
-            (Owner::Host(host), Some(link)) => {
-                let Some(name) = self.links.get(link) else { return };
+            (Owner::Host(host), bound) => {
+                let Some(name) = self.link_of(bound) else { return };
                 // Without the link, or an address on it, nothing leaves.
                 let source = fabric.kernel(host).and_then(|kernel| kernel.source_on(name, packet.dst));
                 let Some(source) = source else { return };
@@ -224,6 +229,14 @@ impl Sockets {
         fabric.send(now, host, arrival, seen, cargo);
     }
 
+    fn link_of(&self, bound: Bound) -> Option<&LinkName> {
+        match bound {
+            Bound::Nowhere => None,
+            Bound::Uplink => Some(&self.uplink),
+            Bound::Link(link) => self.links.get(link),
+        }
+    }
+
     /// Where what the fabric has carried to its end is to be delivered; or that it was lost. `None`: to no socket.
     pub(super) fn aim(&self, outcome: Outcome<Cargo>, fabric: &Fabric<Cargo>) -> Option<Result<Delivery, Lost>> {
         let (stack, own, packet, cargo) = match outcome {
@@ -236,11 +249,13 @@ impl Sockets {
             }
             Outcome::Host { host, link, packet, payload } => {
                 let id = StackId(host.0);
+                let by_uplink = link.as_ref() == Some(&self.uplink);
                 let via = link.and_then(|link| fabric.kernel(host)?.via(&link));
                 let own = match (via, packet.transport) {
                     (Some(via), Transport::Udp { destination: HELLO_PORT, .. }) => {
                         IpAddr::V6(link_address(id, link_number(via)))
                     }
+                    (None, Transport::Udp { destination: NAT_PORT, .. }) if by_uplink => IpAddr::V4(uplink_address(id)),
                     _ if packet.destination.is_ipv4() => IpAddr::V4(self.v4(id)),
                     _ => return None,
                 };
@@ -249,7 +264,8 @@ impl Sockets {
         };
         let payload = with_ports(cargo.load, packet.transport);
         let packet = turmoil_net::Packet { src: packet.source, dst: own, ttl: packet.ttl, payload };
-        Some(Ok(Delivery { stack, packet, hello: own.is_ipv6() }))
+        let for_network_daemon = stack_of(own).is_some_and(|(_, bound)| bound != Bound::Nowhere);
+        Some(Ok(Delivery { stack, packet, for_network_daemon }))
     }
 
     /// Delivers a packet to its stack.
@@ -309,10 +325,15 @@ const fn lowest() -> IpAddr {
     IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
 
-/// The IPv4 fabric address of a stack: 198.18.0.0/15 is for such use (RFC 2544).
+/// The first IPv4 fabric address of stacks: 198.18.0.0/15 is for such use (RFC 2544).
+const STACKS: u32 = Ipv4Addr::new(198, 18, 0, 0).to_bits();
+/// The first IPv4 fabric address of sockets that are bound to an uplink.
+const UPLINKS: u32 = Ipv4Addr::new(198, 19, 0, 0).to_bits();
+
+/// The IPv4 fabric address of a stack.
 fn v4_address(stack: StackId) -> Ipv4Addr {
     let number = u32::try_from(stack.0).unwrap_or(u32::MAX);
-    Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)).saturating_add(number))
+    Ipv4Addr::from(STACKS.saturating_add(number))
 }
 
 /// The fabric address of sockets bound to one of a node's links: 2001:2::/48 is for such use (RFC 5180).
@@ -321,16 +342,31 @@ pub(super) fn link_address(stack: StackId, link: usize) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, 0, 0, part(stack.0 >> 16), part(stack.0 & 0xffff), part(link))
 }
 
-/// Whose fabric address this is, and of which link.
-fn stack_of(address: IpAddr) -> Option<(StackId, Option<usize>)> {
+/// The fabric address of a socket bound to a node's uplink.
+pub(super) fn uplink_address(stack: StackId) -> Ipv4Addr {
+    Ipv4Addr::from(UPLINKS.saturating_add(u32::try_from(stack.0).unwrap_or(u32::MAX)))
+}
+
+/// To which link a socket is bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bound {
+    Nowhere,
+    Uplink,
+    /// One of those that hellos use.
+    Link(usize),
+}
+
+/// Whose fabric address this is, and to which link its sockets are bound.
+fn stack_of(address: IpAddr) -> Option<(StackId, Bound)> {
     match address {
         IpAddr::V4(v4) => {
-            let number = u32::from(v4).checked_sub(u32::from(Ipv4Addr::new(198, 18, 0, 0)))?;
-            Some((StackId(usize::try_from(number).ok()?), None))
+            let v4 = u32::from(v4);
+            let (first, bound) = if v4 < UPLINKS { (STACKS, Bound::Nowhere) } else { (UPLINKS, Bound::Uplink) };
+            Some((StackId(usize::try_from(v4.checked_sub(first)?).ok()?), bound))
         }
         IpAddr::V6(v6) => {
             let [.., high, low, link] = v6.segments();
-            Some((StackId((usize::from(high) << 16) | usize::from(low)), Some(usize::from(link))))
+            Some((StackId((usize::from(high) << 16) | usize::from(low)), Bound::Link(usize::from(link))))
         }
     }
 }

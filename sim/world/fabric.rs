@@ -258,6 +258,12 @@ impl<P> Fabric<P> {
         self.internet.change_address(site)
     }
 
+    /// Under which address a host is seen from outside its site.
+    #[must_use]
+    pub fn seen_from_outside(&self, host: HostId) -> Option<IpAddr> {
+        self.internet.seen(&self.layout, host)
+    }
+
     /// Whether `from` and `to` have power and nothing cuts the way from one to the other.
     #[must_use]
     pub fn is_open(&self, from: HostId, to: HostId) -> bool {

@@ -56,6 +56,13 @@ impl Internet {
         Some(next)
     }
 
+    /// Under which address a host is seen elsewhere.
+    pub(super) fn seen(&self, layout: &Layout, host: HostId) -> Option<IpAddr> {
+        let host = layout.host(host)?;
+        let nat = self.0.get(usize::from(host.site)).and_then(Option::as_ref);
+        Some(nat.map_or(host.address, NatBox::outside))
+    }
+
     /// Carries a packet from a host to the one that has address `to`: gives that host, and the packet as it sees it.
     pub(super) fn carry(
         &mut self,

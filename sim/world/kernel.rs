@@ -6,12 +6,13 @@
 
 use super::{HostId, Layout};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tombolo_core::base::{Cidr, Instant, Rng};
+use tombolo_core::model::CableKey;
 use tombolo_core::network::{
-    Arrival, Conntrack, Encapsulation, Link, LinkKind, LinkName, Network, Outcome, Packet, Route, RouteId, RouteKind,
-    Table, Verdict, Wanted, forward, plan,
+    Arrival, Conntrack, Encapsulation, Link, LinkKind, LinkName, Network, Outcome, Packet, Peer, PeerId, Route,
+    RouteId, RouteKind, Table, Verdict, Wanted, forward, plan,
 };
 use tombolo_core::roles::Via;
 
@@ -34,9 +35,9 @@ pub struct Kernel {
     whole: Network,
     conntrack: Conntrack,
     pods_link: LinkName,
-    /// By the endpoint that a cable's peer was given: where it really is. A cable answers to where it last heard its
+    /// By the key of a cable and the endpoint that a peer of it was given: where that peer really is. A cable answers to where it last heard its
     /// peer from, as WireGuard does. It is no part of the network: no plan compares it (B15).
-    roams: BTreeMap<SocketAddr, SocketAddr>,
+    roams: BTreeMap<(CableKey, SocketAddr), SocketAddr>,
 }
 
 impl Kernel {
@@ -89,8 +90,10 @@ impl Kernel {
     pub fn set_ours(&mut self, ours: Network) {
         self.whole = ours.clone().over(&self.base);
         self.ours = ours;
-        let peers = &self.whole.peers;
-        self.roams.retain(|given, _| peers.values().any(|peer| peer.endpoint == *given));
+        let whole = &self.whole;
+        let given = |id: &PeerId, peer: &Peer| Some((cable_key(whole, &id.link)?, peer.endpoint));
+        let given: BTreeSet<_> = whole.peers.iter().filter_map(|(id, peer)| given(id, peer)).collect();
+        self.roams.retain(|peer, _| given.contains(peer));
         for flow in self.conntrack.orphans(&self.whole) {
             self.conntrack.delete(&flow);
         }
@@ -147,21 +150,22 @@ impl Kernel {
         if matches!(verdict, Verdict::Drop { .. }) {
             return;
         }
-        let peer = self.whole.peers.iter().find(|(id, _)| id.key == key).map(|(_, peer)| peer.endpoint);
-        let Some(given) = peer else { return };
-        let heard = SocketAddr::new(source, source_port);
+        let Some((id, peer)) = self.whole.peers.iter().find(|(id, _)| id.key == key) else { return };
+        let Some(own) = cable_key(&self.whole, &id.link) else { return };
+        let (given, heard) = (peer.endpoint, SocketAddr::new(source, source_port));
         if heard == given {
-            self.roams.remove(&given);
+            self.roams.remove(&(own, given));
         } else {
-            self.roams.insert(given, heard);
+            self.roams.insert((own, given), heard);
         }
     }
 
     /// A cable sends to where it heard its peer last.
     fn dial_peer(&self, verdict: &mut Verdict) {
         let Verdict::Send { packet: Packet { outer: Some(outer), .. }, .. } = verdict else { return };
+        let Some(own) = outer.key else { return };
         let given = SocketAddr::new(outer.destination, outer.destination_port);
-        if let Some(real) = self.roams.get(&given).filter(|_| outer.key.is_some()) {
+        if let Some(real) = self.roams.get(&(own, given)) {
             (outer.destination, outer.destination_port) = (real.ip(), real.port());
         }
     }
@@ -175,6 +179,14 @@ impl Kernel {
             outcome.with_source_port(port, &self.conntrack)
         });
         drawn.unwrap_or(outcome)
+    }
+}
+
+/// The own key of a cable device.
+fn cable_key(network: &Network, link: &LinkName) -> Option<CableKey> {
+    match network.links.get(link)?.kind {
+        LinkKind::Cable { key, .. } => Some(key),
+        LinkKind::Overlay { .. } | LinkKind::Uplink | LinkKind::Pods => None,
     }
 }
 

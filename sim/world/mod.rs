@@ -7,6 +7,7 @@
 //! | [`Proxy`] | the cluster's own service translation at the client's node |
 //! | `act` | the verbs of a timeline |
 //! | `Clock` | the clocks of a host, each with an error of its own |
+//! | `nat` | what the hands of NAT discovery do |
 //! | `Lifecycles` | what a cluster thinks of its nodes, and what follows from that |
 //! | [`Fabric`] | carries packets hop by hop, with delay, loss, cuts and power |
 
@@ -19,6 +20,7 @@ mod internet;
 mod kernel;
 mod layout;
 mod lifecycle;
+mod nat;
 mod objects;
 mod proxy;
 
@@ -28,5 +30,6 @@ pub use fabric::{Fabric, Loss, Outcome};
 pub use kernel::Kernel;
 pub use layout::{HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, ServiceLayout};
 pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY};
+pub(crate) use nat::{LOOKUP_TIME, opened, sealed};
 pub use objects::{START, export};
 pub use proxy::{Door, NoBackend, Proxy, ports};

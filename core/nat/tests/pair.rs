@@ -319,7 +319,8 @@ proptest! {
             let right = [Route::Private, Route::Public].into_iter().zip(works[n]);
             let right: Vec<_> = right.filter(|(_, works)| *works).map(|(route, _)| pair.address(n, route)).collect();
             prop_assert!(right.is_empty() || chosen.is_some_and(|chosen| right.contains(&chosen)), "{works:?}");
-            prop_assert!(pair.sides[n].chosen.len() <= 6, "{:?}", pair.sides[n].chosen);
+            // At the worst loss one test in ten or so moves a side away and the next back again.
+            prop_assert!(pair.sides[n].chosen.len() <= 14, "{:?}", pair.sides[n].chosen);
         }
     }
 }

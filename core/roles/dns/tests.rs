@@ -56,6 +56,8 @@ fn gateway(node: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
     Object::Gateway(Gateway {
         node: NodeName::new(node).unwrap(),
         address: "192.0.2.1".parse().unwrap(),
+        public: None,
+        discovery_port: None,
         keys: vec![],
         active: active.map(Epoch),
         reach: reach.iter().map(|(id, reach)| (cluster(id), *reach)).collect(),

@@ -4,11 +4,13 @@ use super::cluster::{Apis, candidates, cluster, hello, node, record, slot, west}
 use crate::base::{Epoch, Instant, Machine, Wall};
 use crate::model::{Api, ApiError, Endpoint, Kind, Object, Write};
 use crate::roles::addresses::probe_address;
-use crate::roles::{Event, Gateway, Input, Output, Role, Via};
+use crate::roles::{Event, Gateway, GatewayConfig, Input, Output, Role, Via};
 use crate::sync::ABSENCE;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 
 /// One gateway and two APIs that answer at once.
@@ -21,6 +23,8 @@ struct Scene {
     broker_down: bool,
     inputs: VecDeque<Input>,
     beat: u32,
+    /// What a lookup of the own public address gives; without it none is answered.
+    looked_up: Option<Result<Option<IpAddr>, String>>,
 }
 
 impl Scene {
@@ -37,6 +41,7 @@ impl Scene {
             broker_down: false,
             inputs: VecDeque::from([Input::Wall(Wall::from_unix_secs(1_000))]),
             beat: 0,
+            looked_up: None,
         }
     }
 
@@ -105,7 +110,8 @@ impl Scene {
             }
             Output::Event(event) => self.events.push(event),
             Output::Network(_) => self.inputs.push_back(Input::Applied(Ok(()))),
-            Output::Send { .. } | Output::Dns(_) => {}
+            Output::LookUp => self.inputs.extend(self.looked_up.clone().map(Input::LookedUp)),
+            Output::Send { .. } | Output::Probe { .. } | Output::Dns(_) => {}
         }
     }
 
@@ -127,6 +133,8 @@ fn endpoint_of_gw_b(epoch: u64) -> Object {
         node: super::cluster::node_name("gw-b"),
         private_ip: super::cluster::address(1, 1),
         public_ip: None,
+        nat_enabled: false,
+        discovery_port: None,
         subnets: vec![],
         driver: crate::model::CableDriver::Wireguard,
         epoch: Epoch(epoch),
@@ -342,4 +350,66 @@ fn losing_the_lease_leaves_records_and_network_as_they_are_b01() {
     scene.settle();
     assert!(scene.events.iter().any(|event| matches!(event, Event::StoodDown { .. })));
     assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Endpoint).len(), before);
+}
+
+/// How the cluster's gateway is announced to be seen from outside: by its card, by the candidates and by the Endpoint at
+/// the broker; and how often all of these were written.
+fn seen_from_outside(scene: &Scene) -> [Option<IpAddr>; 3] {
+    let candidates = candidates("west", 1, 0, &[]).key();
+    let Some((Object::Candidates(candidates), _)) = scene.apis.get(Api::Broker, &candidates) else { panic!("none") };
+    let [Object::Endpoint(endpoint)] = scene.apis.of_kind(Api::Broker, Kind::Endpoint)[..] else { panic!("one") };
+    let [Object::Gateway(card)] = scene.apis.of_kind(Api::Local, Kind::Gateway)[..] else { panic!("one") };
+    assert_eq!(endpoint.nat_enabled, endpoint.public_ip.is_some());
+    [card.public, candidates.by_slot[&slot(1)].public, endpoint.public_ip]
+}
+
+#[test]
+fn the_public_address_is_announced_and_written_once_when_it_is_another_b11() {
+    let (before, after) = (IpAddr::from([198, 51, 100, 1]), IpAddr::from([198, 51, 100, 2]));
+    let mut scene = settled(&east());
+    assert_eq!(seen_from_outside(&scene), [None; 3]);
+    scene.looked_up = Some(Ok(Some(before)));
+    scene.run(Duration::from_secs(61));
+    assert_eq!(seen_from_outside(&scene), [Some(before); 3]);
+
+    let written = |scene: &Scene, api, kind| {
+        let objects = scene.apis.of_kind(api, kind);
+        let versions = objects.iter().map(|object| scene.apis.get(api, &object.key()).unwrap().1.0);
+        versions.collect::<Vec<_>>()
+    };
+    let records = |scene: &Scene| written(scene, Api::Broker, Kind::Candidates);
+    let as_it_was = records(&scene);
+    scene.run(Duration::from_secs(120));
+    assert_eq!(records(&scene), as_it_was, "the same address is no news");
+    scene.looked_up = Some(Err("no answer".into()));
+    scene.run(Duration::from_secs(300));
+    assert_eq!(records(&scene), as_it_was, "a failed lookup changes nothing (B63)");
+
+    scene.looked_up = Some(Ok(Some(after)));
+    scene.run(Duration::from_secs(66));
+    assert_eq!(seen_from_outside(&scene), [Some(after); 3]);
+    let once = records(&scene);
+    scene.run(Duration::from_secs(120));
+    assert_eq!(records(&scene), once);
+}
+
+#[test]
+fn a_gateway_that_starts_announces_the_public_address_of_its_former_self_until_it_knows_better() {
+    let public = IpAddr::from([198, 51, 100, 1]);
+    let mut scene = settled(&east());
+    scene.looked_up = Some(Ok(Some(public)));
+    scene.run(Duration::from_secs(61));
+    scene.looked_up = None;
+    let mut config = west("gw-a", 0);
+    config.node.boot = scene.now;
+    scene.gateway = Gateway::new(GatewayConfig { identity: "gw-a-2".into(), ..config });
+    scene.inputs.push_back(Input::Wall(Wall::from_unix_secs(2_000)));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(30));
+    assert!(matches!(scene.events.last(), Some(Event::Elected(_))), "{:?}", scene.events);
+    assert_eq!(seen_from_outside(&scene), [Some(public); 3]);
+    scene.looked_up = Some(Ok(Some(super::cluster::address(1, 0))));
+    scene.run(Duration::from_secs(120));
+    assert_eq!(seen_from_outside(&scene), [None; 3], "its own address needs no second name");
 }

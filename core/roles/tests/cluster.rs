@@ -7,6 +7,8 @@ use crate::model::{
     Gateway as Card, InternalTrafficPolicy, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport,
     ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort, Version, WatchEvent, Write,
 };
+use crate::nat::NAT_PORT;
+use crate::nat::wire::{Message, Response};
 use crate::paths::SlotSet;
 use crate::paths::register::{PairSet, Register};
 use crate::paths::wire::{ClusterHash, Hello, Origin, Sender, Side};
@@ -125,6 +127,8 @@ pub fn card(name: &str, site: u8, index: u8, active: Option<u64>) -> Object {
     Object::Gateway(Card {
         node: node_name(name),
         address: address(site, index),
+        public: None,
+        discovery_port: Some(NAT_PORT),
         keys: keys(site, index),
         active: active.map(Epoch),
         reach: BTreeMap::new(),
@@ -146,12 +150,34 @@ pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Obj
         let candidate = Candidate {
             node: node_name(node),
             address: address(site, *index),
+            public: None,
+            discovery_port: Some(NAT_PORT),
             keys: keys(site, *index),
             probe: probe_address(&cluster(name), slot),
         };
         (slot, candidate)
     });
     Object::Candidates(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
+}
+
+/// The same candidates, behind a NAT box.
+pub fn behind_nat(candidates: Object, last: u8) -> Object {
+    let Object::Candidates(mut candidates) = candidates else { unreachable!() };
+    candidates.by_slot.values_mut().for_each(|candidate| candidate.public = Some(IpAddr::from([203, 0, 113, last])));
+    Object::Candidates(candidates)
+}
+
+/// What whoever is asked says if nothing was changed on the way. `None` if this asks nothing.
+pub fn answer_to(question: &[u8]) -> Option<Vec<u8>> {
+    let Ok(Message::Request(_, request)) = Message::decode(question) else { return None };
+    let response = Response {
+        number: request.number,
+        sender: request.receiver,
+        receiver: request.sender,
+        received: request.source,
+        ..Response::default()
+    };
+    Some(Message::Response(response).encode())
 }
 
 pub fn web() -> [Object; 3] {
@@ -196,6 +222,8 @@ pub fn west(name: &str, index: u8) -> GatewayConfig {
             boot: Instant::ZERO,
         },
         address: address(1, index),
+        discovery_port: Some(NAT_PORT),
+        looks_up: true,
         keys: keys(1, index),
         identity: format!("{name}-1"),
     }

@@ -1,14 +1,16 @@
 //! The six laws, for the gateway and the route agent.
 
-use super::cluster::{Apis, candidates, card, node, record, web, west};
+use super::cluster::{Apis, address, answer_to, behind_nat, candidates, card, node, record, web, west};
 use crate::base::laws::{Subject, prove};
 use crate::base::{Instant, Machine, Rng, Wall};
 use crate::model::{Api, ApiError, Kind, Object, WatchEvent};
+use crate::nat::{Arrival, NAT_PORT, Seal};
 use crate::roles::addresses::{overlay_address, probe_address};
 use crate::roles::{Gateway, Input, Output, Role, RouteAgent, Via};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
+use core::net::SocketAddr;
 use core::time::Duration;
 
 const CASES: u32 = 8;
@@ -33,6 +35,7 @@ fn objects(epoch: u64) -> Vec<Object> {
         candidates("west", 1, epoch, &[("gw-a", 0), ("gw-b", 1)]),
         candidates("west", 1, epoch, &[("gw-b", 1)]),
         candidates("east", 2, epoch, &[("gw-a", 0)]),
+        behind_nat(candidates("east", 2, epoch, &[("gw-a", 0)]), 1),
     ];
     objects.extend(web());
     objects
@@ -42,6 +45,11 @@ fn any_object(rng: &mut Rng) -> Object {
     let mut objects = objects(rng.below(4) + 1);
     let at = usize::try_from(rng.below(u64::try_from(objects.len()).unwrap())).unwrap();
     objects.swap_remove(at)
+}
+
+fn probe(rng: &mut Rng, bytes: Vec<u8>, from: SocketAddr) -> Input {
+    let arrival = if rng.below(4) == 0 { Arrival::Tunnel } else { Arrival::Uplink };
+    Input::Probe { arrival, from, seal: Seal::By(super::cluster::cluster("east")), bytes }
 }
 
 impl<M: Role> Around<M> {
@@ -86,7 +94,9 @@ impl<M: Role> Around<M> {
     }
 
     fn any_input(&mut self, rng: &mut Rng, now: Instant) -> Input {
-        match rng.below(20) {
+        match rng.below(22) {
+            20 => Input::LookedUp(Ok(Some([198, 51, 100, 1].into()))),
+            21 => probe(rng, vec![7; 9], SocketAddr::new(address(2, 0), NAT_PORT)),
             0 | 1 => Input::Wall(Wall::from_unix_secs(1_000) + now.since_origin()),
             2..=5 => self.hello(rng),
             6 => Input::Applied(Err("busy".into())),
@@ -120,6 +130,18 @@ impl<M: Role> Around<M> {
                 vec![]
             }
             Output::Network(_) => vec![(Duration::from_millis(1), Input::Applied(Ok(())))],
+            Output::Probe { to, bytes, .. } => match answer_to(bytes) {
+                Some(answer) if rng.below(3) > 0 => {
+                    vec![(Duration::from_millis(rng.below(1_500)), probe(rng, answer, *to))]
+                }
+                _ => vec![],
+            },
+            Output::LookUp => {
+                let last = u8::try_from(rng.below(2)).unwrap();
+                let result =
+                    if rng.below(3) == 0 { Err("no answer".into()) } else { Ok(Some([198, 51, 100, last].into())) };
+                vec![(late, Input::LookedUp(result))]
+            }
             Output::Dns(_) | Output::Event(_) => vec![],
         }
     }

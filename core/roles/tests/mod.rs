@@ -2,5 +2,6 @@
 
 mod announcing;
 mod cluster;
+mod dialling;
 mod laws;
 mod network;

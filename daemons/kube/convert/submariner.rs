@@ -6,8 +6,12 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, Epoch};
 use tombolo_core::model::{CableDriver, CableKey, ClusterRecord, Endpoint, Gateway, Reach};
+
+/// Key in the `backend_config` of an Endpoint.
+const DISCOVERY_PORT: &str = "natt-discovery-port";
 
 /// `spec` of a Cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -90,12 +94,13 @@ pub fn write_cluster(record: &ClusterRecord) -> Value {
 
 pub fn read_endpoint(value: &Value) -> Result<Endpoint, ConvertError> {
     let WithSpec::<EndpointSpec> { spec } = shaped(value)?;
-    let public = Some(&spec.public_ip).filter(|text| !text.is_empty());
     Ok(Endpoint {
         cluster: parse("spec.cluster_id", &spec.cluster_id)?,
         node: parse("spec.hostname", &spec.hostname)?,
         private_ip: parse("spec.private_ip", &spec.private_ip)?,
-        public_ip: public.map(|text| parse("spec.public_ip", text)).transpose()?,
+        public_ip: read_public("spec.public_ip", &spec.public_ip)?,
+        nat_enabled: spec.nat_enabled,
+        discovery_port: read_discovery_port(&spec.backend_config),
         subnets: parse_all("spec.subnets", &spec.subnets)?,
         driver: read_driver(&spec.backend)?,
         epoch: epoch(value)?,
@@ -111,11 +116,25 @@ pub fn write_endpoint(endpoint: &Endpoint) -> Value {
         subnets: endpoint.subnets.iter().map(ToString::to_string).collect(),
         private_ip: endpoint.private_ip.to_string(),
         public_ip: endpoint.public_ip.map(|address| address.to_string()).unwrap_or_default(),
-        nat_enabled: false,
+        nat_enabled: endpoint.nat_enabled,
         backend: driver_name(endpoint.driver).into(),
-        backend_config: BTreeMap::new(),
+        backend_config: write_discovery_port(endpoint.discovery_port),
     };
     json!({ "metadata": { "annotations": { EPOCH: epoch_note(endpoint.epoch) } }, "spec": spec })
+}
+
+/// An address that may be missing: then the text is empty.
+fn read_public(field: &str, text: &str) -> Result<Option<IpAddr>, ConvertError> {
+    Some(text).filter(|text| !text.is_empty()).map(|text| parse(field, text)).transpose()
+}
+
+/// A port that is none is as good as a missing one: who has it cannot be asked, and is dialled as its record says.
+fn read_discovery_port(backend_config: &BTreeMap<String, String>) -> Option<u16> {
+    backend_config.get(DISCOVERY_PORT)?.parse().ok().filter(|port| *port != 0)
+}
+
+fn write_discovery_port(port: Option<u16>) -> BTreeMap<String, String> {
+    port.map(|port| (DISCOVERY_PORT.to_owned(), port.to_string())).into_iter().collect()
 }
 
 /// As Submariner names drivers (its IPsec is libreswan).
@@ -159,6 +178,8 @@ pub fn read_gateway(value: &Value) -> Result<Gateway, ConvertError> {
     Ok(Gateway {
         node: parse("metadata.name", text(value, "metadata.name")?)?,
         address: parse("status.localEndpoint.private_ip", &local.private_ip)?,
+        public: read_public("status.localEndpoint.public_ip", &local.public_ip)?,
+        discovery_port: read_discovery_port(&local.backend_config),
         keys: read_keys(noted(value, "annotations", KEYS).unwrap_or_default())?,
         active,
         reach,
@@ -173,6 +194,9 @@ pub fn write_gateway(gateway: &Gateway, own: &ClusterId) -> Value {
         cable_name: format!("submariner-cable-{own}-{dashed}"),
         hostname: gateway.node.to_string(),
         private_ip: address,
+        public_ip: gateway.public.map(|public| public.to_string()).unwrap_or_default(),
+        nat_enabled: gateway.public.is_some(),
+        backend_config: write_discovery_port(gateway.discovery_port),
         ..EndpointSpec::default()
     };
     let connection = |(cluster, reach): (&ClusterId, &Reach)| {

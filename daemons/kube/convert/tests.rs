@@ -109,7 +109,7 @@ fn endpoint_json() -> Value {
             "public_ip": "",
             "nat_enabled": true,
             "backend": "libreswan",
-            "backend_config": { "udp-port": "4500" },
+            "backend_config": { "udp-port": "4500", "natt-discovery-port": "4490" },
         },
     })
 }
@@ -118,7 +118,18 @@ fn endpoint_json() -> Value {
 fn an_endpoint_of_submariner_is_understood() {
     let Ok(Some(Object::Endpoint(endpoint))) = read(Kind::Endpoint, &endpoint_json()) else { panic!() };
     assert_eq!((endpoint.driver, endpoint.public_ip, endpoint.epoch), (CableDriver::Ipsec, None, Epoch(7)));
+    assert_eq!((endpoint.nat_enabled, endpoint.discovery_port), (true, Some(4490)));
     assert_eq!(endpoint.subnets, [Cidr::holding("10.1.0.0".parse().unwrap(), 16).unwrap()]);
+}
+
+#[test]
+fn a_discovery_port_that_is_none_is_missing() {
+    for text in ["0", "70000", "", "about 4490"] {
+        let mut value = endpoint_json();
+        value["spec"]["backend_config"]["natt-discovery-port"] = json!(text);
+        let Ok(Some(Object::Endpoint(endpoint))) = read(Kind::Endpoint, &value) else { panic!() };
+        assert_eq!(endpoint.discovery_port, None, "{text:?}");
+    }
 }
 
 #[test]

@@ -19,10 +19,15 @@ struct CandidatesSpec {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct CandidateSpec {
     slot: u8,
     node: String,
     address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    public: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    discovery_port: Option<u16>,
     probe: String,
     #[serde(default)]
     keys: Vec<String>,
@@ -39,6 +44,8 @@ pub fn read_candidates(value: &Value) -> Result<Candidates, ConvertError> {
         let read = Candidate {
             node: parse(field("node"), &candidate.node)?,
             address: parse(field("address"), &candidate.address)?,
+            public: candidate.public.as_ref().map(|public| parse(field("public"), public)).transpose()?,
+            discovery_port: candidate.discovery_port.filter(|port| *port != 0),
             keys,
             probe: parse(field("probe"), &candidate.probe)?,
         };
@@ -54,6 +61,8 @@ pub fn write_candidates(record: &Candidates) -> Value {
         slot: slot.get(),
         node: candidate.node.to_string(),
         address: candidate.address.to_string(),
+        public: candidate.public.map(|public| public.to_string()),
+        discovery_port: candidate.discovery_port,
         probe: candidate.probe.to_string(),
         keys: candidate.keys.iter().map(key_text).collect(),
     };

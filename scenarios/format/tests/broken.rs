@@ -89,10 +89,25 @@ broken! {
 }
 
 #[test]
-fn two_clusters_behind_nat_are_refused() {
-    let nat = "], nat: { mapping: address-dependent, filtering: address-dependent } }";
-    let text = BASE.replace("worker] }", &format!("worker{nat}")).replace("broker: east", "broker: own");
-    assert!(mistakes(&text).contains("west and east are both behind NAT boxes"), "{}", mistakes(&text));
+fn two_clusters_behind_nat_are_refused_unless_one_gets_through_to_the_other() {
+    let base = BASE.replace("gw-b*", "gw-b").replace("broker: east", "broker: own");
+    let two = |west: &str, east: &str| {
+        let with = |text: &str, nat: &str| text.replacen("worker] }", &format!("worker], nat: {{ {nat} }} }}"), 1);
+        with(&with(&base, west), east)
+    };
+    let strict = "mapping: address-dependent, filtering: address-and-port-dependent";
+    let fixed = "mapping: endpoint-independent, ports: kept, filtering: address-and-port-dependent";
+    let open = "mapping: endpoint-independent, ports: kept, filtering: address-dependent";
+    for (west, east) in [(strict, strict), (strict, fixed), (fixed, strict)] {
+        let text = two(west, east);
+        assert!(mistakes(&text).contains("west and east are both behind NAT boxes"), "{west} {east}");
+        assert!(mistakes(&text).contains("neither reaches the other"), "{}", mistakes(&text));
+    }
+    for (west, east) in [(strict, open), (open, strict), (fixed, fixed), (fixed, open)] {
+        assert!(parse("nat.yaml", &two(west, east)).is_ok(), "{west} {east}");
+    }
+    let crowded = two(fixed, fixed).replace("gw-b,", "gw-b*,");
+    assert!(mistakes(&crowded).contains("neither reaches the other"), "the second gateway's ports are taken");
 }
 
 #[test]

@@ -398,7 +398,12 @@ impl World {
                 }
             }
             Output::Event(event) => member.told.push(event.to_string()),
-            Output::Read(..) | Output::Send { .. } | Output::Network(_) | Output::Dns(_) => panic!("{output:?}"),
+            Output::Read(..)
+            | Output::Send { .. }
+            | Output::Probe { .. }
+            | Output::LookUp
+            | Output::Network(_)
+            | Output::Dns(_) => panic!("{output:?}"),
         }
     }
 

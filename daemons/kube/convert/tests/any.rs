@@ -188,8 +188,17 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
 
 pub(super) fn gateway() -> impl Strategy<Value = Gateway> {
     let reach = prop_oneof![Just(Reach::Connected), Just(Reach::Unknown), Just(Reach::Lost)];
-    (node_name(), address(), vec(cable_key(), 0..5), option::of(epoch()), btree_map(cluster(), reach, 0..4))
-        .prop_map(|(node, address, keys, active, reach)| Gateway { node, address, keys, active, reach })
+    let outside = (option::of(address()), option::of(1..u16::MAX));
+    (node_name(), address(), outside, vec(cable_key(), 0..5), option::of(epoch()), btree_map(cluster(), reach, 0..4))
+        .prop_map(|(node, address, (public, discovery_port), keys, active, reach)| Gateway {
+            node,
+            address,
+            public,
+            discovery_port,
+            keys,
+            active,
+            reach,
+        })
 }
 
 pub(super) fn cluster_record() -> impl Strategy<Value = ClusterRecord> {
@@ -199,8 +208,9 @@ pub(super) fn cluster_record() -> impl Strategy<Value = ClusterRecord> {
 
 pub(super) fn endpoint() -> impl Strategy<Value = Endpoint> {
     let driver = prop_oneof![Just(CableDriver::Wireguard), Just(CableDriver::Vxlan), Just(CableDriver::Ipsec)];
-    (cluster(), node_name(), any::<[u8; 4]>(), option::of(address()), vec(range(), 0..3), driver, epoch()).prop_map(
-        |(cluster, node, private, public_ip, subnets, driver, epoch)| {
+    let outside = (option::of(address()), any::<bool>(), option::of(1..u16::MAX));
+    (cluster(), node_name(), any::<[u8; 4]>(), outside, vec(range(), 0..3), driver, epoch()).prop_map(
+        |(cluster, node, private, (public_ip, nat_enabled, discovery_port), subnets, driver, epoch)| {
             let [a, b, c, d] = private;
             Endpoint {
                 cable_name: format!("submariner-cable-{cluster}-{a}-{b}-{c}-{d}"),
@@ -208,6 +218,8 @@ pub(super) fn endpoint() -> impl Strategy<Value = Endpoint> {
                 node,
                 private_ip: private.into(),
                 public_ip,
+                nat_enabled,
+                discovery_port,
                 subnets,
                 driver,
                 epoch,
@@ -218,8 +230,17 @@ pub(super) fn endpoint() -> impl Strategy<Value = Endpoint> {
 
 pub(super) fn candidates() -> impl Strategy<Value = Candidates> {
     let slot = (1..=Slot::COUNT).prop_map(|slot| Slot::try_from(slot).unwrap());
-    let candidate = (node_name(), address(), vec(cable_key(), 0..5), address())
-        .prop_map(|(node, address, keys, probe)| Candidate { node, address, keys, probe });
+    let outside = (option::of(address()), option::of(1..u16::MAX));
+    let candidate = (node_name(), address(), outside, vec(cable_key(), 0..5), address()).prop_map(
+        |(node, address, (public, discovery_port), keys, probe)| Candidate {
+            node,
+            address,
+            public,
+            discovery_port,
+            keys,
+            probe,
+        },
+    );
     (cluster(), epoch(), btree_map(slot, candidate, 0..5)).prop_map(|(cluster, epoch, by_slot)| Candidates {
         cluster,
         epoch,

@@ -215,6 +215,8 @@ async fn a_gateway_object_gets_signs_of_life_and_nothing_else_of_it_changes() {
     let gateway = Gateway {
         node: node.clone(),
         address: "10.0.1.5".parse().unwrap(),
+        public: Some("198.51.100.5".parse().unwrap()),
+        discovery_port: Some(4490),
         keys: vec![CableKey([7; 32])],
         active: Some(Epoch(3)),
         reach: BTreeMap::new(),
