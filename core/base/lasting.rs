@@ -21,11 +21,13 @@ impl<K: Ord + Clone> Lasting<K> {
         Self { patience, until: BTreeMap::new() }
     }
 
-    /// It is so now. Costs nothing if that is known.
-    pub fn note(&mut self, key: &K, now: Instant) {
-        if !self.until.contains_key(key) {
+    /// It is so now. Costs nothing if that is known; true if it is news.
+    pub fn note(&mut self, key: &K, now: Instant) -> bool {
+        let news = !self.until.contains_key(key);
+        if news {
             self.renew(key, now);
         }
+        news
     }
 
     /// It is so, counted from now.
@@ -81,8 +83,8 @@ mod tests {
     fn what_is_so_is_believed_once_and_only_after_it_has_lasted() {
         let at = |secs| Instant::from_origin(Duration::from_secs(secs));
         let mut lasting = Lasting::new(Duration::from_secs(5));
-        lasting.note(&"a", at(0));
-        lasting.note(&"a", at(3));
+        assert!(lasting.note(&"a", at(0)));
+        assert!(!lasting.note(&"a", at(3)));
         assert_eq!(lasting.poll_timeout(), Some(at(5)));
         assert!(lasting.due(at(4)).is_empty() && !lasting.lasted(&"a"));
         assert_eq!(lasting.due(at(5)), ["a"]);

@@ -350,11 +350,12 @@ impl SourceSlice {
 }
 
 /// Says that what a cluster has at the broker is all that it exports (`tombolo.dev`, name = cluster id): what is not among
-/// its records and slices any more has ended. Its discovery writes it when all of them are there.
+/// its records and slices any more has ended. In its own API it says that of what it imports. Its discovery writes it when
+/// all of them are there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportSummary {
     /// Whose.
     pub cluster: ClusterId,
-    /// Grows whenever an object comes or goes. A broker that was restored from a backup shows a lower one than before.
+    /// Grows whenever an object comes or goes. An API that was restored from a backup shows a lower one than before.
     pub generation: u64,
 }

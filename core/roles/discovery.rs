@@ -4,7 +4,8 @@
 //!  own API                                          broker
 //!  ServiceExport, Service, EndpointSlice ─────────> ExportRecord, SourceSlices of this cluster, its ExportSummary
 //!  conditions of the ServiceExports, Imports and
-//!  their SourceSlices, where the namespace exists <─ those of all clusters
+//!  their SourceSlices, where the namespace exists,
+//!  and an ExportSummary of these                  <─ those of all clusters
 //! ```
 //! Both arrows are level-triggered: whatever happens, the services it touches are judged anew by what all views show
 //! together, and the writer makes the APIs show the result. A judgement that takes something away needs views that are
@@ -16,6 +17,8 @@
 //! or got old data back, takes nothing away ([`Index::believe`]).
 //!
 //! Of other clusters no endpoint is believed that lies outside the ranges which they announced.
+//!
+//! The own API has an [`ExportSummary`] too: it says to the cluster's DNS that all imports are there.
 //!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
@@ -72,10 +75,11 @@ pub struct Discovery {
     /// Why the broker refuses own records.
     refusals: BTreeMap<ServiceKey, alloc::sync::Arc<str>>,
     /// The newest summary seen of each cluster.
-    generations: BTreeMap<ClusterId, u64>,
+    generations: BTreeMap<(Api, ClusterId), u64>,
     /// What each cluster announced last that it has; it stays when its record does not.
     ranges: BTreeMap<ClusterId, Vec<Cidr>>,
-    summary: Summary,
+    /// The own ones, at the broker and in the own cluster.
+    summaries: BTreeMap<Api, Summary>,
     wall: Wall,
     writer: Writer,
     events: VecDeque<Event>,
@@ -97,7 +101,7 @@ impl Discovery {
             refusals: BTreeMap::new(),
             generations: BTreeMap::new(),
             ranges: BTreeMap::new(),
-            summary: Summary::default(),
+            summaries: BTreeMap::new(),
             wall: Wall::default(),
             writer: Writer::new(seed),
             events: VecDeque::new(),
@@ -111,13 +115,13 @@ impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
         let before = self.complete();
         if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event {
-            let known = self.generations.entry(summary.cluster.clone()).or_default();
+            let known = self.generations.entry((api, summary.cluster.clone())).or_default();
             *known = summary.generation.max(*known);
         }
         let claims = self.claims(&event);
         let changed = self.index.watched(api, event, now);
         if api == Api::Broker {
-            self.index.hear_out(api, Kind::ExportSummary, &changed, now);
+            self.index.hear_out(api, Kind::ExportSummary, &self.cluster, &changed, now);
         }
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(api, key)).collect();
         if let Some(cluster) = claims {
@@ -179,7 +183,7 @@ impl Discovery {
         let (own, generations) = (&self.cluster, &self.generations);
         let says_all = |index: &Index, cluster: &ClusterId| {
             let word = index.word_of(Api::Broker, Kind::ExportSummary, cluster);
-            matches!(word, Some(Object::ExportSummary(word)) if generations.get(cluster) <= Some(&word.generation))
+            matches!(word, Some(Object::ExportSummary(word)) if generations.get(&(Api::Broker, cluster.clone())) <= Some(&word.generation))
         };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),
@@ -192,7 +196,7 @@ impl Discovery {
         let all = |api, kinds: &[Kind]| self.index.all_synced(api, kinds);
         Complete {
             own: all(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]),
-            imports: all(Api::Local, &[Kind::Namespace, Kind::Import, Kind::SourceSlice]),
+            imports: all(Api::Local, &[Kind::Namespace, Kind::Import, Kind::SourceSlice, Kind::ExportSummary]),
             broker: all(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary]),
         }
     }
@@ -263,7 +267,8 @@ impl Discovery {
         for service in services {
             self.judge(service);
         }
-        self.summarise();
+        self.summarise(Api::Broker);
+        self.summarise(Api::Local);
     }
 
     /// Decides anew about objects that writes were about.
@@ -330,8 +335,8 @@ impl Discovery {
         for key in keys {
             let wanted = wanted.get(&key);
             let shown = self.index.shown(api, &key).is_some();
-            if api == Api::Broker && shown != wanted.is_some() {
-                self.summary.outdated = true;
+            if shown != wanted.is_some() {
+                self.summaries.entry(api).or_default().outdated = true;
             }
             self.writer.want(api, &key, wanted, &self.index);
             let goes_on = wanted.is_some() || shown || self.writer.is_busy_with(api, &key);
@@ -414,6 +419,7 @@ impl Role for Discovery {
             (Api::Local, Kind::ServiceExport),
             (Api::Local, Kind::Import),
             (Api::Local, Kind::SourceSlice),
+            (Api::Local, Kind::ExportSummary),
             (Api::Broker, Kind::ExportRecord),
             (Api::Broker, Kind::SourceSlice),
             (Api::Broker, Kind::ExportSummary),

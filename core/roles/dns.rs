@@ -1,14 +1,16 @@
 //! The DNS daemon: keeps the table from which its sockets answer.
 //!
 //! ```text
-//!  Import       ─> services  ┐
-//!  SourceSlice  ─> endpoints ├─> Table, swapped whole when it says something else
-//!  Gateway      ─> reach     │
-//!  (all complete once)       ┘
+//!  Import        ─> services                ┐
+//!  SourceSlice   ─> endpoints               ├─> Table, swapped whole when it says something else
+//!  Gateway       ─> reach                   │
+//!  ExportSummary ─> may what lacks be gone? │
+//!  (all complete once)                      ┘
 //! ```
 //! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as all
 //! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away,
-//! neither does a new listing while it runs, and one that lost its data has time to get it back ([`Index::believe`]).
+//! neither does a new listing while it runs, and what one that lost its data does not show is believed gone only after
+//! discovery said there that all is there again ([`Index::believe`]).
 //!
 //! **Reach** is what the own cluster's active gateway says, the one with the highest epoch: an old one's card may stay
 //! behind for as long as its node is down. Where none is active, nothing is known, and nothing is hidden for it (F9).
@@ -44,6 +46,8 @@ pub struct Dns {
     index: Index,
     slices: ByService,
     reach: BTreeMap<ClusterId, Reach>,
+    /// Of the newest word of the cluster's discovery.
+    generation: u64,
     wall: Wall,
     /// What the sockets have, or will have when all outputs are taken.
     table: Arc<Table>,
@@ -63,6 +67,7 @@ impl Dns {
             index: Index::default(),
             slices: ByService::default(),
             reach: BTreeMap::new(),
+            generation: 0,
             wall: Wall::default(),
             table: Arc::default(),
             fresh: true,
@@ -73,13 +78,26 @@ impl Dns {
     }
 
     fn watched(&mut self, event: WatchEvent, now: Instant) {
+        if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event
+            && summary.cluster == self.cluster
+        {
+            self.generation = self.generation.max(summary.generation);
+        }
         let mut changed = self.index.watched(Api::Local, event, now);
+        self.index.hear_out(Api::Local, Kind::ExportSummary, &self.cluster, &changed, now);
         changed.extend(self.believe_absences(now));
         self.refresh(&changed);
     }
 
     fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
-        self.index.believe(now, |_, _, _| true).into_iter().map(|(_, key)| key).collect()
+        let (own, newest) = (&self.cluster, self.generation);
+        let says_all = |index: &Index| {
+            let word = index.word_of(Api::Local, Kind::ExportSummary, own);
+            matches!(word, Some(Object::ExportSummary(word)) if word.generation >= newest)
+        };
+        let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
+        let gone = self.index.believe(now, |index, _, object| !is_imported(object) || says_all(index));
+        gone.into_iter().map(|(_, key)| key).collect()
     }
 
     fn refresh(&mut self, changed: &[Key]) {
@@ -138,7 +156,7 @@ impl Dns {
     }
 
     fn synced(&self) -> bool {
-        self.index.all_synced(Api::Local, &[Kind::Import, Kind::SourceSlice, Kind::Gateway])
+        self.index.all_synced(Api::Local, &[Kind::Import, Kind::SourceSlice, Kind::Gateway, Kind::ExportSummary])
     }
 
     fn reach_now(&self) -> BTreeMap<ClusterId, Reach> {
@@ -218,6 +236,11 @@ impl Machine for Dns {
 
 impl Role for Dns {
     fn watches(&self) -> &'static [(Api, Kind)] {
-        &[(Api::Local, Kind::Import), (Api::Local, Kind::SourceSlice), (Api::Local, Kind::Gateway)]
+        &[
+            (Api::Local, Kind::Import),
+            (Api::Local, Kind::SourceSlice),
+            (Api::Local, Kind::Gateway),
+            (Api::Local, Kind::ExportSummary),
+        ]
     }
 }

@@ -12,12 +12,15 @@
 use super::announce::{assign_slots, endpoint};
 use super::backends::exported;
 use super::dialling::{Changed, Dialling};
-use super::node_side::{NodeConfig, NodeSide, OwnSide, nodes, own_candidates, remote_candidates, remote_clusters};
+use super::node_side::{
+    NodeConfig, NodeSide, OwnSide, nodes, own_candidates, remote_candidates, remote_clusters, says_all,
+};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Reach, Version, Write,
+    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Reach, Version, WatchEvent,
+    Write,
 };
 use crate::sync::{ABSENCE, Index, Writer};
 use alloc::borrow::Cow;
@@ -126,9 +129,7 @@ impl Gateway {
     fn watched(&mut self, api: Api, touched: &[Key], now: Instant) {
         let any = |kinds: &[Kind]| touched.iter().any(|key| kinds.contains(&key.kind));
         self.presume_originals(api, touched, now);
-        if api == Api::Broker {
-            self.index.hear_out(api, Kind::Cluster, touched, now);
-        }
+        self.node.hear_out(&mut self.index, api, touched, now);
         self.see_epochs(now);
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
@@ -265,7 +266,7 @@ impl Gateway {
     /// Says to the writer what each object of ours should be.
     fn reconcile(&mut self, now: Instant) {
         self.want_card(now);
-        self.put_back_candidates();
+        self.give_back();
         if let Some(epoch) = self.term {
             self.announce(epoch, now);
             self.copy_from_broker();
@@ -323,14 +324,21 @@ impl Gateway {
         reach
     }
 
-    /// Whoever holds the lease of an own API that lost its data may be new and not know who had which slot; we do.
-    fn put_back_candidates(&mut self) {
-        let own = own_candidates(&self.index, Api::Local, &self.node.config().cluster);
-        let Some(known) = own.map(|own| Object::Candidates(own.clone())).filter(|_| self.term.is_none()) else {
+    /// An own API without the holder's word has lost its data. There may be no holder for a while, or one that is new and
+    /// knows less: whoever may be a gateway gives back what it knows, or what the broker has, of slots and other clusters.
+    fn give_back(&mut self) {
+        let own = self.node.config().cluster.clone();
+        if !self.index.all_synced(Api::Local, &COPIED) || says_all(&self.index, Api::Local, &own) {
             return;
+        }
+        let slots = self.candidates_before().filter(|_| self.term.is_none()).map(|own| Object::Candidates(own.clone()));
+        let known = |kind| {
+            if self.index.synced(Api::Broker, kind) { self.copies(kind) } else { self.foreign(Api::Local, kind) }
         };
-        if self.index.shown(Api::Local, &known.key()).is_none() {
-            self.writer.want(Api::Local, &known.key(), Some(&known), &self.index);
+        let copies = COPIED.into_iter().flat_map(|kind| known(kind).into_values());
+        let missing = copies.chain(slots).filter(|object| self.index.shown(Api::Local, &object.key()).is_none());
+        for object in missing.collect::<Vec<_>>() {
+            self.writer.want(Api::Local, &object.key(), Some(&object), &self.index);
         }
     }
 
@@ -343,7 +351,8 @@ impl Gateway {
         self.hesitates_until.is_some()
     }
 
-    /// The holder's announcements: here and at the broker, the new one before the old ones go.
+    /// The holder's announcements: here and at the broker, the new one before the old ones go. Its Cluster in the own API
+    /// is its word that the copies are all there.
     fn announce(&mut self, epoch: Epoch, now: Instant) {
         let needed = [Kind::Node, Kind::Gateway, Kind::Cluster, Kind::Endpoint, Kind::Candidates];
         if !self.index.all_synced(Api::Local, &needed) || self.hesitates(now) {
@@ -364,11 +373,20 @@ impl Gateway {
                 continue;
             }
             for object in &ours {
-                self.want_announced(api, object, epoch);
+                if api == Api::Broker || object.kind() != Kind::Cluster || self.may_say_all(&object.key()) {
+                    self.want_announced(api, object, epoch);
+                }
             }
             let [.., endpoint] = &ours;
             self.remove_former_endpoints(api, &endpoint.key(), epoch);
         }
+    }
+
+    /// Whether the own API has, or had, all that belongs there; one that lost its data lost that word, too.
+    fn may_say_all(&self, word: &Key) -> bool {
+        let is_shown = |key: &Key| self.index.shown(Api::Local, key).is_some();
+        let has_all = |kind| self.index.synced(Api::Broker, kind) && self.copies(kind).keys().all(is_shown);
+        is_shown(word) || COPIED.into_iter().all(has_all)
     }
 
     /// The cluster's candidates as they were announced last, here or, if the own API has lost that, at the broker.
@@ -426,23 +444,34 @@ impl Gateway {
             if !self.index.synced(Api::Broker, kind) || !self.index.synced(Api::Local, kind) {
                 continue;
             }
-            let (at_broker, here) = (self.foreign(Api::Broker, kind), self.foreign(Api::Local, kind));
-            let latest = |cluster: &ClusterId| {
-                at_broker.values().filter_map(Object::announced).filter(|(of, _)| *of == cluster).map(|(_, e)| e).max()
-            };
-            // A cluster has one Endpoint, but a late clean-up may leave the former one beside it for a while.
-            let outdated = |object: &Object| {
-                object.announced().is_some_and(|(of, epoch)| kind == Kind::Endpoint && Some(epoch) < latest(of))
-            };
-            for (key, object) in at_broker.iter().filter(|(_, object)| !outdated(object)) {
-                let epoch = |object: &Object| object.announced().map(|(_, epoch)| epoch);
-                let newest = here.get(key).filter(|copy| epoch(copy) > epoch(object)).unwrap_or(object);
-                self.writer.want(Api::Local, key, Some(newest), &self.index);
+            let copies = self.copies(kind);
+            for (key, copy) in &copies {
+                self.writer.want(Api::Local, key, Some(copy), &self.index);
             }
-            for key in here.keys().filter(|key| at_broker.get(*key).is_none_or(&outdated)) {
+            for key in self.foreign(Api::Local, kind).keys().filter(|key| !copies.contains_key(*key)) {
                 self.writer.want(Api::Local, key, None, &self.index);
             }
         }
+    }
+
+    /// What belongs in the own API of what others have at the broker.
+    fn copies(&self, kind: Kind) -> BTreeMap<Key, Object> {
+        let (at_broker, here) = (self.foreign(Api::Broker, kind), self.foreign(Api::Local, kind));
+        let epoch = |object: &Object| object.announced().map(|(_, epoch)| epoch);
+        let mut latest: BTreeMap<ClusterId, Epoch> = BTreeMap::new();
+        for (of, epoch) in at_broker.values().filter_map(Object::announced) {
+            let known = latest.entry(of.clone()).or_insert(epoch);
+            *known = epoch.max(*known);
+        }
+        // A cluster has one Endpoint, but a late clean-up may leave the former one beside it for a while.
+        let outdated = |object: &Object| {
+            object.announced().is_some_and(|(of, epoch)| kind == Kind::Endpoint && Some(&epoch) < latest.get(of))
+        };
+        let newest = |(key, object): (Key, Object)| {
+            let copy = here.get(&key).filter(|copy| epoch(copy) > epoch(&object)).cloned();
+            (key, copy.unwrap_or(object))
+        };
+        at_broker.into_iter().filter(|(_, object)| !outdated(object)).map(newest).collect()
     }
 
     /// What other clusters announced.
@@ -477,7 +506,13 @@ impl Machine for Gateway {
         match input {
             Input::Wall(wall) => self.elect(election::Input::Wall(wall), now),
             Input::Watched(api, event) => {
-                let listed = matches!(event, crate::model::WatchEvent::Synced(_));
+                let listed = matches!(event, WatchEvent::Synced(_));
+                if let (Api::Local, WatchEvent::Deleted(key)) = (api, &event)
+                    && COPIED.contains(&key.kind)
+                {
+                    // The holder knew that it is gone; or somebody wants a cluster forgotten that will not come back.
+                    self.index.forget(Api::Broker, key);
+                }
                 let touched = self.index.watched(api, event, now);
                 if listed || !touched.is_empty() {
                     self.watched(api, &touched, now);

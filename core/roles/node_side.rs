@@ -5,7 +5,7 @@ use super::dialling::Choices;
 use super::node_network::{Backends, Known, OwnCandidate, node_network};
 use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
-use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Kind, Node, Object};
+use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Key, Kind, Node, Object};
 use crate::network::Wanted;
 use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
@@ -43,8 +43,8 @@ pub(super) struct OwnSide<'a> {
     pub(super) choices: &'a Choices,
 }
 
-/// How long a daemon that has just started takes nothing away: by then it has heard of every path that lives, as paths are
-/// claimed anew within 0.7 s.
+/// How long a daemon that has just started takes nothing away, once its API has all there is: by then it has heard of every
+/// path that lives, as paths are claimed anew within 0.7 s.
 const ADOPT: Duration = Duration::from_secs(1);
 
 /// How far a daemon has come that has just started.
@@ -52,15 +52,15 @@ const ADOPT: Duration = Duration::from_secs(1);
 enum Start {
     /// The views are not complete: it touches nothing.
     Listing,
-    /// It has not heard of all paths: it takes nothing away.
-    Adopting { until: Instant },
+    /// It has not heard of all paths: it takes nothing away. No end is in sight while the API may lack what it had.
+    Adopting { until: Option<Instant> },
     /// It knows what there is to know.
     Done,
 }
 
 impl Start {
     fn deadline(self) -> Option<Instant> {
-        if let Self::Adopting { until } = self { Some(until) } else { None }
+        if let Self::Adopting { until } = self { until } else { None }
     }
 }
 
@@ -262,7 +262,9 @@ impl NodeSide {
         if !index.all_synced(Api::Local, &[Kind::Node, Kind::Cluster, Kind::Candidates]) {
             return;
         }
-        self.go_on_with_the_start(index, now);
+        if own_candidates(index, Api::Local, &self.config.cluster).is_some() {
+            self.go_on_with_the_start(index, now);
+        }
         let config = &self.config;
         let nodes = nodes(index);
         let (Some(node), Some(own)) = (nodes.get(&config.node), own_candidates(index, Api::Local, &config.cluster))
@@ -300,30 +302,48 @@ impl NodeSide {
     }
 
     fn go_on_with_the_start(&mut self, index: &Index, now: Instant) {
-        if self.start == Start::Listing {
-            self.start = Start::Adopting { until: now + ADOPT };
-        }
+        let until = match self.start {
+            Start::Listing => None,
+            Start::Adopting { until } => until,
+            Start::Done => return,
+        };
+        let own = &self.config.cluster;
+        let until = says_all(index, Api::Local, own).then(|| until.unwrap_or(now + ADOPT));
+        self.start = Start::Adopting { until };
         let known = |cluster: &ClusterId| self.ways.get(cluster).is_some_and(|way| way.choice.is_some());
-        let mut clusters = remote_candidates(index, &self.config.cluster).map(|(cluster, _)| cluster).peekable();
-        // An API that shows no other cluster may have lost its data: that is what the deadline is for.
-        if clusters.peek().is_some() && clusters.all(|cluster| known(&cluster)) {
+        let mut clusters = remote_candidates(index, own).map(|(cluster, _)| cluster).peekable();
+        if until.is_some() && clusters.peek().is_some() && clusters.all(|cluster| known(&cluster)) {
             self.start = Start::Done;
         }
     }
 
-    /// Believes absences that have lasted. What the own API has of clusters that are reached, and of the own one, it must
-    /// have lost: they would take it back. What a broker does not have of a cluster that says other things there is
-    /// gone; of one that says nothing it is gone if no path to it lives either. True if something went.
+    /// Somebody's word that all it has is there may come first: the rest has its time.
+    pub(super) fn hear_out(&self, index: &mut Index, api: Api, touched: &[Key], now: Instant) {
+        index.hear_out(api, Kind::Cluster, &self.config.cluster, touched, now);
+    }
+
+    /// Believes absences that have lasted. True if something went.
     pub(super) fn believe_absences(&self, index: &mut Index, now: Instant) -> bool {
+        let mut any = false;
+        while !index.believe(now, |index, api, object| self.may_go(index, api, object)).is_empty() {
+            any = true;
+        }
+        any
+    }
+
+    /// Whether what is missing may be gone: only on somebody's word. Of the clusters that are reached, and of the own one,
+    /// the own API must have lost it: they would take it back. A cluster that says nothing at the broker has left if the
+    /// broker kept what others say there.
+    fn may_go(&self, index: &Index, api: Api, object: &Object) -> bool {
+        let Some((cluster, _)) = object.announced() else { return true };
         let own = &self.config.cluster;
-        let gone = index.believe(now, |index, api, object| match (api, object.announced()) {
-            (Api::Local, Some((cluster, _))) => cluster != own && !self.lives(cluster),
-            (Api::Broker, Some((cluster, _))) => {
-                cluster == own || index.word_of(api, Kind::Cluster, cluster).is_some() || !self.lives(cluster)
-            }
-            (_, None) => true,
-        });
-        !gone.is_empty()
+        let is_word = object.kind() == Kind::Cluster;
+        match api {
+            Api::Local => cluster != own && says_all(index, api, own) && !self.lives(cluster),
+            Api::Broker if cluster == own || says_all(index, api, cluster) => true,
+            Api::Broker if is_word => !index.may_be_lost(api, &object.key()) && !self.lives(cluster),
+            Api::Broker => !index.believes_word_of(api, Kind::Cluster, cluster) && !self.lives(cluster),
+        }
     }
 
     /// Whether there is a live path to `cluster`.
@@ -338,6 +358,12 @@ impl NodeSide {
             self.outbox.push_back(Output::Network(wanted.clone()));
         }
     }
+}
+
+/// Whether `cluster` says at `api` that all it has is there: it writes its Cluster last. In its own API, it has the copies of
+/// what others announce too.
+pub(super) fn says_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
+    index.word_of(api, Kind::Cluster, cluster).is_some()
 }
 
 /// All nodes of the cluster.

@@ -49,6 +49,7 @@ impl Machine for RouteAgent {
                 let listed = matches!(event, WatchEvent::Synced(_));
                 let touched = self.index.watched(api, event, now);
                 if listed || !touched.is_empty() {
+                    self.node.hear_out(&mut self.index, api, &touched, now);
                     self.node.membership(&self.index, now);
                     self.refresh(now);
                 }

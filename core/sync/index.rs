@@ -13,6 +13,8 @@ struct View {
     objects: BTreeMap<Key, (Object, Option<Version>)>,
     /// Keys that the running listing has shown; `None` between listings.
     marked: Option<BTreeSet<Key>>,
+    /// The running listing has shown something in the version in which it was known.
+    goes_on: bool,
     synced: bool,
 }
 
@@ -22,11 +24,13 @@ pub struct Index {
     views: BTreeMap<(Api, Kind), View>,
     /// How long the API has not shown what is believed to be there.
     absences: Lasting<(Api, Key)>,
+    /// What is missing since a listing that showed nothing as it was known: the API may have lost all of it.
+    lost: BTreeSet<(Api, Key)>,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE) }
+        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE), lost: BTreeSet::new() }
     }
 }
 
@@ -36,25 +40,28 @@ impl Index {
     pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
         match event {
             WatchEvent::Began(kind) => {
-                self.view_mut(api, kind).marked = Some(BTreeSet::new());
+                let view = self.view_mut(api, kind);
+                view.marked = Some(BTreeSet::new());
+                view.goes_on = false;
                 Vec::new()
             }
             WatchEvent::Applied(object, version) => {
                 let key = object.key();
-                self.absences.clear(&(api, key.clone()));
+                self.not_missing(api, &key);
                 let view = self.view_mut(api, key.kind);
                 if let Some(marked) = &mut view.marked {
                     marked.insert(key.clone());
                 }
                 let new = (object, Some(version));
                 if view.objects.get(&key) == Some(&new) {
+                    view.goes_on = true;
                     return Vec::new();
                 }
                 view.objects.insert(key.clone(), new);
                 alloc::vec![key]
             }
             WatchEvent::Deleted(key) => {
-                self.absences.clear(&(api, key.clone()));
+                self.not_missing(api, &key);
                 let view = self.view_mut(api, key.kind);
                 if let Some(marked) = &mut view.marked {
                     marked.remove(&key);
@@ -75,15 +82,23 @@ impl Index {
             view.objects.retain(|key, _| marked.contains(key));
             return unmarked;
         }
-        let mut changed = Vec::new();
+        let (mut changed, goes_on) = (Vec::new(), view.goes_on);
         for key in unmarked {
             let entry = self.view_mut(api, kind).objects.get_mut(&key);
             if entry.is_some_and(|(_, version)| version.take().is_some()) {
                 changed.push(key.clone());
             }
-            self.absences.note(&(api, key), now);
+            if self.absences.note(&(api, key.clone()), now) && !goes_on {
+                self.lost.insert((api, key));
+            }
         }
         changed
+    }
+
+    fn not_missing(&mut self, api: Api, key: &Key) {
+        let missing = (api, key.clone());
+        self.absences.clear(&missing);
+        self.lost.remove(&missing);
     }
 }
 
@@ -123,8 +138,13 @@ impl Index {
     /// name.
     #[must_use]
     pub fn word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> Option<&Object> {
-        let key = Key { kind, namespace: "".into(), name: cluster.as_str().into() };
-        self.shown(api, &key).map(|(object, _)| object)
+        self.shown(api, &word(kind, cluster)).map(|(object, _)| object)
+    }
+
+    /// Whether that word is believed to be there, shown or not.
+    #[must_use]
+    pub fn believes_word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> bool {
+        self.get(api, &word(kind, cluster)).is_some()
     }
 
     fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Option<Version>)> {
@@ -148,9 +168,25 @@ impl Index {
         }
         view.objects.insert(key.clone(), (object.clone(), None));
         if view.synced {
-            self.absences.note(&(api, key), now);
+            self.absences.note(&(api, key.clone()), now);
+            self.lost.insert((api, key));
         }
         true
+    }
+
+    /// Believes no more in what was presumed, or is missing. Nothing changes if the API shows it.
+    pub fn forget(&mut self, api: Api, key: &Key) {
+        if self.shown(api, key).is_none() {
+            self.not_missing(api, key);
+            self.view_mut(api, key.kind).objects.remove(key);
+        }
+    }
+
+    /// Whether the API may have lost it with all the rest: the listing that first lacked it showed nothing of its kind in the
+    /// version in which that was known.
+    #[must_use]
+    pub fn may_be_lost(&self, api: Api, key: &Key) -> bool {
+        self.lost.contains(&(api, key.clone()))
     }
 
     /// When an absence will have lasted.
@@ -167,21 +203,29 @@ impl Index {
         let may_go = |(api, key): &&(Api, Key)| self.get(*api, key).is_none_or(|object| may_go(self, *api, object));
         let gone: Vec<(Api, Key)> = lasting.filter(may_go).cloned().collect();
         for (api, key) in &gone {
-            self.absences.clear(&(*api, key.clone()));
+            self.not_missing(*api, key);
             self.view_mut(*api, key.kind).objects.remove(key);
         }
         gone
     }
 
     /// A cluster whose word of this `kind` is among the `touched` speaks at the API again and may bring its other objects
-    /// back: their absence counts from now.
-    pub fn hear_out(&mut self, api: Api, kind: Kind, touched: &[Key], now: Instant) {
-        let speaks = |cluster: &ClusterId| touched.iter().any(|key| key.kind == kind && *key.name == *cluster.as_str());
-        let missing = self.absences.all().filter(|(of, _)| *of == api);
-        let theirs = missing.filter(|(_, key)| self.get(api, key).and_then(Object::cluster).is_some_and(speaks));
-        let theirs: Vec<(Api, Key)> = theirs.cloned().collect();
+    /// back: their absence counts from now. At its own API, `own` has all there is.
+    pub fn hear_out(&mut self, api: Api, kind: Kind, own: &ClusterId, touched: &[Key], now: Instant) {
+        let speaks = |cluster: &ClusterId| touched.contains(&word(kind, cluster));
+        let theirs = |key: &Key| match api {
+            Api::Local => speaks(own),
+            Api::Broker => self.get(api, key).and_then(Object::cluster).is_some_and(speaks),
+        };
+        let missing = self.absences.all().filter(|(of, key)| *of == api && theirs(key));
+        let theirs: Vec<(Api, Key)> = missing.cloned().collect();
         theirs.iter().for_each(|missing| self.absences.renew(missing, now));
     }
+}
+
+/// The identity of a cluster's word.
+fn word(kind: Kind, cluster: &ClusterId) -> Key {
+    Key { kind, namespace: "".into(), name: cluster.as_str().into() }
 }
 
 #[cfg(test)]
@@ -290,7 +334,8 @@ mod tests {
         let mut index = listed(&["a", "b"]);
         list(&mut index, &[]);
         index.believe(at(ABSENCE), |_, _, _| false);
-        index.hear_out(Api::Broker, Kind::Cluster, &[key("a")], at(ABSENCE));
+        let own = ClusterId::new("own").unwrap();
+        index.hear_out(Api::Broker, Kind::Cluster, &own, &[key("a")], at(ABSENCE));
         assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("b")]);
         assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![gone("a")]);
     }
@@ -307,6 +352,31 @@ mod tests {
         assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
         assert!(index.presume(Api::Broker, &record("a", 7), at(LATER)));
         assert_eq!(index.poll_timeout(), Some(at(LATER + ABSENCE)));
+    }
+
+    #[test]
+    fn what_goes_missing_while_nothing_else_is_as_it_was_may_be_lost_with_all_the_rest() {
+        let mut index = listed(&["a", "b", "c"]);
+        list(&mut index, &["a", "b"]);
+        assert!(!index.may_be_lost(Api::Broker, &key("c")), "the API has kept the others");
+        watched(&mut index, WatchEvent::Began(Kind::Cluster));
+        watched(&mut index, applied("b", 2));
+        watched(&mut index, WatchEvent::Synced(Kind::Cluster));
+        let may_be_lost = ["a", "b", "c"].map(|name| index.may_be_lost(Api::Broker, &key(name)));
+        assert_eq!(may_be_lost, [true, false, false]);
+        watched(&mut index, applied("a", 1));
+        assert!(!index.may_be_lost(Api::Broker, &key("a")));
+    }
+
+    #[test]
+    fn what_is_presumed_and_never_shown_may_be_lost_until_it_is_forgotten() {
+        let mut index = listed(&["b"]);
+        index.presume(Api::Broker, &record("a", 7), Instant::ZERO);
+        assert!(index.may_be_lost(Api::Broker, &key("a")));
+        index.forget(Api::Broker, &key("b"));
+        index.forget(Api::Broker, &key("a"));
+        assert_eq!(known(&index), ["b"], "what is shown is not forgotten");
+        assert_eq!((index.poll_timeout(), index.may_be_lost(Api::Broker, &key("a"))), (None, false));
     }
 
     #[test]

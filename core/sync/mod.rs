@@ -9,8 +9,9 @@
 //!   as absence (F2, B48); a view stays readable while it is listed anew (B68); before the first complete listing it is
 //!   not [`Index::synced`], and nothing may be concluded from an absence (F3).
 //! * What Tombolo's daemons write and a listing did not show any more is only *missing*: it may come back, when an API that
-//!   lost its data is filled again, so it is believed to be there for [`ABSENCE`], and for longer where the role has other
-//!   evidence ([`Index::believe`]). A deletion that was seen needs no such patience, nor does what the cluster itself owns.
+//!   lost its data is filled again. It is believed to be there until those who would bring it back have said there that
+//!   all they have is there ([`Index::word_of`]), and have had [`ABSENCE`] for it ([`Index::believe`]). A deletion that was
+//!   seen needs no such patience, nor does what the cluster itself owns.
 //! * [`Writer`] is level-triggered: told again and again what a key should be, it writes only when the view differs, one
 //!   write a key at a time, always compare-and-swap on the version seen (F1, F4): news that came in between makes the
 //!   write fail instead of being undone by it.

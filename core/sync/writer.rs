@@ -127,10 +127,13 @@ impl Writer {
         self.outbox.pop_front()
     }
 
-    /// Whether anything that was said of `api` is still to be done or to be seen, apart from objects of `but`.
+    /// Whether anything that was said of objects of these `kinds` at `api` is still to be done or to be seen.
     #[must_use]
-    pub fn is_busy(&self, api: Api, but: Kind) -> bool {
-        self.pending.get(&api).is_some_and(|of_api| of_api.keys().any(|key| key.kind != but))
+    pub fn is_busy(&self, api: Api, kinds: &[Kind]) -> bool {
+        let Some(of_api) = self.pending.get(&api) else { return false };
+        let first = |kind| Key { kind, namespace: "".into(), name: "".into() };
+        let busy = |kind: &Kind| of_api.range(first(*kind)..).next().is_some_and(|(key, _)| key.kind == *kind);
+        kinds.iter().any(busy)
     }
 
     /// Whether that is so for one object.

@@ -22,7 +22,7 @@ pub(super) enum Own {
     Not(Option<NotExportable>),
 }
 
-/// How far the own [`ExportSummary`] is.
+/// How far an own [`ExportSummary`] is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Summary {
     /// What it says, or is to say.
@@ -125,19 +125,25 @@ impl Discovery {
         Published::There(conflicts(others.into_iter().chain([own])))
     }
 
-    /// Says that all is there, once it is. Not for each object while many come or go.
-    pub(super) fn summarise(&mut self) {
+    /// Says that all is there, once it is: at the broker what is exported, in the own API what is imported. Not for each
+    /// object while many come or go.
+    pub(super) fn summarise(&mut self, api: Api) {
         let complete = self.complete();
-        if !complete.own || !complete.broker || self.writer.is_busy(Api::Broker, Kind::ExportSummary) {
+        let (knows_all, kinds) = match api {
+            Api::Broker => (complete.own && complete.broker, [Kind::ExportRecord, Kind::SourceSlice]),
+            Api::Local => (complete.imports && complete.broker, [Kind::Import, Kind::SourceSlice]),
+        };
+        if !knows_all || self.writer.is_busy(api, &kinds) {
             return;
         }
-        let seen = self.generations.get(&self.cluster).copied();
-        let outdated = core::mem::take(&mut self.summary.outdated);
-        let kept = self.summary.generation.max(seen).filter(|_| !outdated);
-        let generation = kept.unwrap_or_else(|| next(self.summary.generation.max(seen), self.wall));
-        self.summary.generation = Some(generation);
+        let seen = self.generations.get(&(api, self.cluster.clone())).copied();
+        let summary = self.summaries.entry(api).or_default();
+        let outdated = core::mem::take(&mut summary.outdated);
+        let last = summary.generation.max(seen);
+        let generation = last.filter(|_| !outdated).unwrap_or_else(|| next(last, self.wall));
+        summary.generation = Some(generation);
         let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation });
-        self.writer.want(Api::Broker, &summary.key(), Some(&summary), &self.index);
+        self.writer.want(api, &summary.key(), Some(&summary), &self.index);
     }
 }
 

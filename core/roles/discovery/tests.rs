@@ -559,7 +559,8 @@ proptest! {
             for service in everything.services() {
                 everything.judge(&service);
             }
-            everything.summarise();
+            everything.summarise(Api::Broker);
+            everything.summarise(Api::Local);
             prop_assert_eq!(drain(&mut everything), vec![]);
             prop_assert!(everything == machine, "{:#?}\nbut everything gives\n{:#?}", machine.writer, everything.writer);
         }

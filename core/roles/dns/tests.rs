@@ -4,7 +4,7 @@ use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Epoch, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
-use crate::model::{Family, Offer, ServiceType, SourceEndpoint, Version};
+use crate::model::{ExportSummary, Family, Offer, ServiceType, SourceEndpoint, Version};
 use crate::sync::ABSENCE;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -103,6 +103,11 @@ fn apply_all(dns: &mut Dns, objects: Vec<Object>) -> Option<Arc<Table>> {
     objects.into_iter().fold(None, |last, object| apply(dns, object).or(last))
 }
 
+/// What the cluster's discovery says when all it imports is there.
+fn says_all(generation: u64) -> Object {
+    Object::ExportSummary(ExportSummary { cluster: cluster("west"), generation })
+}
+
 /// Feeds complete listings of imports and slices.
 fn list_services(dns: &mut Dns, services: &[Vec<Object>]) -> Option<Arc<Table>> {
     let of = |kind| services.iter().flatten().filter(|o| o.kind() == kind).cloned().collect::<Vec<_>>();
@@ -115,6 +120,7 @@ fn ready(services: &[Vec<Object>], gateways: &[Object]) -> (Dns, Arc<Table>) {
     let mut dns = machine();
     drain(&mut dns);
     list_services(&mut dns, services);
+    list(&mut dns, Kind::ExportSummary, &[says_all(7)]);
     let table = list(&mut dns, Kind::Gateway, gateways).unwrap();
     (dns, table)
 }
@@ -140,6 +146,7 @@ fn answers_begin_when_all_listings_are_complete_b54() {
     let mut dns = machine();
     drain(&mut dns);
     assert_eq!(list_services(&mut dns, &[web()]), None);
+    assert_eq!(list(&mut dns, Kind::ExportSummary, &[]), None);
     assert_eq!(apply(&mut dns, gateway("gw-a", Some(1), &[])), None);
     let table = feed(&mut dns, WatchEvent::Synced(Kind::Gateway)).unwrap();
     assert_eq!(says(&table, WEB), EAST);
@@ -229,6 +236,29 @@ fn an_api_that_lost_its_data_and_gets_it_back_changes_no_answer() {
 }
 
 #[test]
+fn an_api_that_lost_its_data_hides_nothing_until_discovery_has_said_that_all_is_there() {
+    let (mut dns, _) = ready(&[web()], &[]);
+    assert_eq!(list_services(&mut dns, &[]), None);
+    assert_eq!(list(&mut dns, Kind::ExportSummary, &[]), None);
+    let at = |wait: Duration| Instant::ZERO + wait;
+    dns.handle_timeout(at(ABSENCE));
+    assert_eq!(drain(&mut dns), [], "discovery is away: who knows?");
+    // What it said in the backup that somebody restored is not its last word.
+    let hears = |dns: &mut Dns, generation, wait| {
+        let word = WatchEvent::Applied(says_all(generation), Version(generation.to_string().as_str().into()));
+        dns.handle(Input::Watched(Api::Local, word), at(wait));
+        let early = drain(dns);
+        dns.handle_timeout(at(wait + ABSENCE));
+        (early, drain(dns))
+    };
+    assert_eq!(hears(&mut dns, 6, ABSENCE * 2), (vec![], vec![]));
+    let (early, late) = hears(&mut dns, 8, ABSENCE * 4);
+    assert_eq!(early, [], "what it brings back may yet be on its way");
+    let [Output::Dns(table)] = late.as_slice() else { panic!("{late:?}") };
+    assert_eq!(says(table, WEB), "NoSuchName");
+}
+
+#[test]
 fn the_serial_number_follows_the_clock_and_never_goes_back() {
     let (mut dns, first) = ready(&[], &[]);
     handle(&mut dns, Input::Wall(Wall::from_unix_secs(1_000)));
@@ -245,9 +275,10 @@ fn it_falls_silent_when_stopped() {
     assert_eq!(apply_all(&mut dns, web()), None);
 }
 
-/// Draws things that a watch may show, of a few imports, slices and gateways.
+/// Draws things that a watch may show, of a few imports, slices and gateways, and discovery's word.
 fn any_event(rng: &mut Rng) -> WatchEvent {
-    let kind = [Kind::Gateway, Kind::Import, Kind::SourceSlice][usize::try_from(rng.below(3)).unwrap()];
+    let kinds = [Kind::Gateway, Kind::Import, Kind::SourceSlice];
+    let kind = kinds.get(usize::try_from(rng.below(10)).unwrap() / 3).copied().unwrap_or(Kind::ExportSummary);
     match rng.below(8) {
         0 => WatchEvent::Began(kind),
         1 | 2 => WatchEvent::Synced(kind),
@@ -259,7 +290,9 @@ fn any_event(rng: &mut Rng) -> WatchEvent {
 fn any_object(rng: &mut Rng, kind: Kind) -> Object {
     let clusters = ["east", "west", "north.eu"];
     let of = |rng: &mut Rng| clusters[usize::try_from(rng.below(3)).unwrap()];
-    if kind == Kind::Gateway {
+    if kind == Kind::ExportSummary {
+        says_all(rng.below(3))
+    } else if kind == Kind::Gateway {
         let reach = [Reach::Connected, Reach::Unknown, Reach::Lost][usize::try_from(rng.below(3)).unwrap()];
         let node = ["gw-a", "gw-b"][usize::try_from(rng.below(2)).unwrap()];
         let active = rng.chance(700_000).then(|| rng.below(3));
@@ -298,7 +331,7 @@ impl Subject for AnyApi {
 
     fn begin(rng: &mut Rng) -> (Self, Dns) {
         let mut dns = machine();
-        // Few lives are long enough to complete three listings by chance.
+        // Few lives are long enough to complete four listings by chance.
         if rng.chance(800_000) {
             for (api, kind) in dns.watches() {
                 dns.handle(Input::Watched(*api, WatchEvent::Synced(*kind)), Instant::ZERO);
@@ -323,6 +356,6 @@ impl Subject for AnyApi {
 
 #[test]
 fn the_machine_laws_hold() {
-    let proof = prove::<AnyApi>(256);
+    let proof = prove::<AnyApi>(320);
     assert!(proof.inputs > 1_000 && proof.outputs > 500, "{proof:?}");
 }

@@ -253,17 +253,95 @@ fn a_deletion_seen_at_the_broker_needs_no_patience() {
 }
 
 #[test]
-fn a_copy_whose_original_this_process_never_saw_stays_until_its_absence_has_lasted() {
+fn a_copy_whose_original_this_process_never_saw_stays_until_its_cluster_says_other_things() {
     let mut scene = Scene::new();
     for object in east() {
         scene.show(Api::Local, object);
     }
     scene.list(Api::Local);
     scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    let key = east()[1].key();
+    assert!(scene.apis.get(Api::Local, &key).is_some(), "the broker may have lost it, and east may be away");
+    scene.show(Api::Broker, east()[0].clone());
     scene.run(ABSENCE - Duration::from_secs(1));
-    assert!(scene.apis.get(Api::Local, &east()[1].key()).is_some());
+    assert!(scene.apis.get(Api::Local, &key).is_some());
     scene.run(Duration::from_secs(4));
-    assert_eq!(scene.apis.get(Api::Local, &east()[1].key()), None, "no path lives, and it is nowhere else");
+    assert_eq!(scene.apis.get(Api::Local, &key), None);
+}
+
+#[test]
+fn a_broker_that_lost_its_data_takes_away_no_cluster_that_is_away() {
+    let mut scene = settled(&east());
+    scene.apis.forget(Api::Broker);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    for object in east() {
+        assert!(scene.apis.get(Api::Local, &object.key()).is_some(), "{}", object.key());
+    }
+}
+
+#[test]
+fn a_cluster_that_will_not_come_back_is_forgotten_when_somebody_deletes_its_copies() {
+    let mut scene = settled(&east());
+    scene.apis.forget(Api::Broker);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(1));
+    for object in east() {
+        let (_, version) = scene.apis.get(Api::Local, &object.key()).unwrap();
+        let (_, event) = scene.apis.write(Api::Local, &Write::Delete(object.key(), version)).unwrap();
+        scene.inputs.push_back(Input::Watched(Api::Local, event));
+    }
+    scene.run(Duration::from_secs(60));
+    for object in east() {
+        assert_eq!(scene.apis.get(Api::Local, &object.key()), None);
+    }
+}
+
+#[test]
+fn the_holder_says_that_all_is_there_only_once_it_has_what_is_at_the_broker() {
+    let mut scene = Scene::new();
+    scene.show(Api::Broker, east()[0].clone());
+    scene.list(Api::Local);
+    scene.run(Duration::from_secs(20));
+    let word = record("west", 1, 0).key();
+    assert_eq!(scene.endpoints(Api::Local), [("gw-a", 1_001)]);
+    assert_eq!(scene.apis.get(Api::Local, &word), None, "the broker has not been listed");
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(1));
+    assert!(scene.apis.get(Api::Local, &word).is_some());
+    assert!(scene.apis.get(Api::Local, &east()[0].key()).is_some());
+}
+
+#[test]
+fn an_emptied_own_api_gets_slots_and_copies_back_though_nobody_holds_the_lease() {
+    let mut scene = Scene::new();
+    let slots = candidates("west", 1, 900, &[("gw-b", 1), ("gw-a", 0)]);
+    for object in east().into_iter().chain([slots.clone()]) {
+        scene.show(Api::Broker, object);
+    }
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(1));
+    assert_eq!(scene.events, vec![], "a missing lease is not a free one to those who know of an epoch");
+    for object in east().into_iter().chain([slots]) {
+        assert_eq!(scene.apis.get(Api::Local, &object.key()).map(|(there, _)| there.clone()), Some(object));
+    }
+}
+
+#[test]
+fn a_fellow_brings_nothing_back_that_the_holder_has_taken_away_b48() {
+    let mut scene = Scene::new();
+    scene.broker_down = true;
+    scene.show(Api::Local, record("west", 1, 900));
+    scene.show(Api::Local, east()[0].clone());
+    scene.list(Api::Local);
+    scene.settle();
+    let key = east()[0].key();
+    scene.apis.delete(Api::Local, &key);
+    scene.list(Api::Local);
+    scene.run(Duration::from_secs(10));
+    assert_eq!(scene.apis.get(Api::Local, &key), None);
 }
 
 #[test]

@@ -197,15 +197,63 @@ fn what_a_new_listing_lacks_is_unrouted_once_its_path_is_dead_too_b48() {
     let mut node = Node::new(RouteAgent::new(west("worker", 2).node), Network::default());
     node.list();
     node.hear_of_a_path();
-    for kind in [Kind::Cluster, Kind::Candidates] {
-        for event in [WatchEvent::Began(kind), WatchEvent::Synced(kind)] {
-            node.handle(Input::Watched(Api::Local, event));
-        }
+    for object in [record("east", 2, 5), candidates("east", 2, 5, &[])] {
+        node.apis.delete(Api::Local, &object.key());
     }
+    node.list();
     node.run(ABSENCE - Duration::from_secs(1));
     assert_ne!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
     node.run(Duration::from_secs(2));
     assert_eq!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
+}
+
+#[test]
+fn an_own_api_that_lost_its_data_takes_no_route_before_the_holder_has_said_that_all_is_there() {
+    let mut node = Node::new(RouteAgent::new(west("worker", 2).node), Network::default());
+    node.list();
+    node.hear_of_a_path();
+    let before = node.kernel.clone();
+    for object in objects().into_iter().filter(|object| !object.kind().is_the_clusters_own()) {
+        node.apis.delete(Api::Local, &object.key());
+    }
+    node.list();
+    node.run(Duration::from_secs(60));
+    assert_eq!(node.kernel, before, "the path is dead, and nobody has said anything");
+    let word = node.apis.put(Api::Local, record("west", 1, 6));
+    node.handle(Input::Watched(Api::Local, word));
+    node.run(ABSENCE - Duration::from_secs(1));
+    assert_eq!(node.kernel, before, "what the word is about may come later");
+    node.run(Duration::from_secs(2));
+    assert_eq!(node.routes_to(PODS_OF_EAST), Vec::<String>::new());
+}
+
+#[test]
+fn a_daemon_that_starts_takes_nothing_away_before_its_api_has_all_there_is() {
+    let agent = || RouteAgent::new(west("worker", 2).node);
+    let mut first = Node::new(agent(), Network::default());
+    first.list();
+    first.hear_of_a_path();
+    let routes = first.routes_to(PODS_OF_EAST);
+    let mut second = Node::new(agent(), first.kernel);
+    for object in [record("west", 1, 5), record("east", 2, 5), candidates("east", 2, 5, &[])] {
+        second.apis.delete(Api::Local, &object.key());
+    }
+    let own = candidates("west", 1, 5, &[]);
+    let (own, _) = second.apis.get(Api::Local, &own.key()).map(|(own, version)| (own.clone(), version)).unwrap();
+    second.apis.delete(Api::Local, &own.key());
+    second.list();
+    second.run(Duration::from_secs(60));
+    // Only now it can hear of paths.
+    let own = second.apis.put(Api::Local, own);
+    second.handle(Input::Watched(Api::Local, own));
+    second.run(Duration::from_secs(60));
+    assert_eq!(second.routes_to(PODS_OF_EAST), routes, "the holder may not have reached the broker yet");
+    let word = second.apis.put(Api::Local, record("west", 1, 5));
+    second.handle(Input::Watched(Api::Local, word));
+    second.run(Duration::from_millis(900));
+    assert_eq!(second.routes_to(PODS_OF_EAST), routes);
+    second.run(Duration::from_millis(200));
+    assert_eq!(second.routes_to(PODS_OF_EAST), Vec::<String>::new());
 }
 
 #[test]
