@@ -1,6 +1,7 @@
 //! Which objects belong to a service whose name they do not have.
 
-use crate::model::{Key, ServiceKey};
+use crate::base::Label;
+use crate::model::{Key, Object, ServiceKey, SourceSlice};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -55,10 +56,20 @@ impl ByService {
     }
 }
 
+/// The service whose name an object has. `None` if that is no name of a service.
+pub(super) fn named(key: &Key) -> Option<ServiceKey> {
+    Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
+}
+
+/// The slice that an object is, if it is one.
+pub(super) fn as_slice(object: &Object) -> Option<&SourceSlice> {
+    let Object::SourceSlice(slice) = object else { return None };
+    Some(slice)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Label;
     use crate::model::Kind;
     use alloc::vec;
 

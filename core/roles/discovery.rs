@@ -28,9 +28,9 @@ mod own;
 #[cfg(test)]
 mod tests;
 
-use super::by_service::ByService;
+use super::by_service::{ByService, as_slice, named};
 use super::{Event, Input, Output, RequestId, Role};
-use crate::base::{Cidr, ClusterId, Instant, Label, Machine, Wall};
+use crate::base::{Cidr, ClusterId, Instant, Machine, Wall};
 use crate::discovery::{NotExportable, believed, merge, pack};
 use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::{Index, Writer};
@@ -345,19 +345,9 @@ impl Discovery {
     }
 }
 
-fn as_slice(object: &Object) -> Option<&SourceSlice> {
-    let Object::SourceSlice(slice) = object else { return None };
-    Some(slice)
-}
-
 /// The identity of an object that has its service's own name.
 fn key(kind: Kind, service: &ServiceKey) -> Key {
     Key { kind, namespace: service.namespace.as_str().into(), name: service.name.as_str().into() }
-}
-
-/// The service whose name an object has. `None` if that is no name of a service.
-fn named(key: &Key) -> Option<ServiceKey> {
-    Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
 }
 
 impl Machine for Discovery {

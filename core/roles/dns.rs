@@ -18,9 +18,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::by_service::ByService;
+use super::by_service::{ByService, as_slice, named};
 use super::{Input, Output, Role};
-use crate::base::{ClusterId, Instant, Label, Machine, Wall};
+use crate::base::{ClusterId, Instant, Machine, Wall};
 use crate::dns::{Contents, Table, Zone};
 use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::Index;
@@ -175,19 +175,9 @@ impl Dns {
     }
 }
 
-/// The service of a changed import.
-fn named(key: &Key) -> Option<ServiceKey> {
-    Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
-}
-
 fn as_import(object: &Object) -> Option<&Import> {
     let Object::Import(import) = object else { return None };
     Some(import)
-}
-
-fn as_slice(object: &Object) -> Option<&SourceSlice> {
-    let Object::SourceSlice(slice) = object else { return None };
-    Some(slice)
 }
 
 fn as_gateway(object: &Object) -> Option<&Gateway> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::laws::{Subject, prove};
-use crate::base::{Epoch, NodeName, Rng, drain};
+use crate::base::{Epoch, Label, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
 use crate::model::{ExportSummary, Family, Offer, ServiceType, SourceEndpoint, Version};
 use crate::sync::ABSENCE;

@@ -1,7 +1,7 @@
 //! Clusters with an API each, and a broker that all of them watch. Everything happens at once but pauses.
 
 use super::*;
-use crate::base::Epoch;
+use crate::base::{Epoch, Label};
 use crate::model::{
     Backend, ClusterRecord, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
     InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServicePort, ServiceType,
