@@ -1,7 +1,7 @@
 //! What the table says to a query.
 
 use super::name::NameError;
-use super::table::{Found, HostShare, Owner, Share, Table};
+use super::table::{Found, HostShare, Knows, Owner, Share, Table};
 use crate::base::{ClusterId, Label, Rng};
 use crate::model::{Port, ServiceKey};
 use alloc::collections::btree_map::Entry;
@@ -138,6 +138,11 @@ impl Picks {
 /// What `table` says to `query`. Only names of services take turns.
 #[must_use]
 pub fn answer(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
+    let answer = found(table, query, picks);
+    if answer == Answer::NoSuchName && table.knows() != Knows::All { Answer::NotReady } else { answer }
+}
+
+fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
     let found = table.find(&query.name);
     if query.kind == RecordKind::Transfer {
         return Answer::Refused;

@@ -25,7 +25,7 @@
 //! | known, but nothing is offered | NOERROR, empty; headless: NXDOMAIN, as the specification wants |
 //! | known, but not of this type or family | NOERROR, empty: NXDOMAIN would deny the other family as well (B61) |
 //! | nothing of its own, but names below | NOERROR, empty (RFC 8020) |
-//! | unknown | NXDOMAIN |
+//! | unknown | NXDOMAIN; SERVFAIL while it is not sure that all names are here ([`Knows::Some`]) |
 //! | before all views were complete once | SERVFAIL: a denial would be cached and outlive the start (B54) |
 //! | not in the zone, not of class IN, a transfer | REFUSED |
 //!
@@ -42,5 +42,5 @@ mod wire;
 pub use answer::{Answer, Data, Picks, Query, RecordKind, Srv, Target, answer};
 pub use client::{BadReply, Reading, question, reading};
 pub use name::{NameError, Zone};
-pub use table::{Contents, Table};
+pub use table::{Contents, Knows, Table};
 pub use wire::{respond, respond_on_stream};

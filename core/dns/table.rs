@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use hickory_proto::rr::Name;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a table is built from.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,8 +29,8 @@ pub struct Contents<'a, I, S> {
     pub slices: S,
     /// What is known of the way to other clusters; those that are not named are [`Reach::Unknown`].
     pub reach: &'a BTreeMap<ClusterId, Reach>,
-    /// Whether all views were complete once.
-    pub synced: bool,
+    /// How much of all that there is.
+    pub knows: Knows,
     /// Grows with each change.
     pub serial: u32,
 }
@@ -42,8 +42,20 @@ pub struct Table {
     zone: Zone,
     ttl_s: u32,
     serial: u32,
-    synced: bool,
+    knows: Knows,
     services: Services,
+}
+
+/// How much a table knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Knows {
+    /// Nothing: not all views were complete once.
+    #[default]
+    Nothing,
+    /// What it has; of what it lacks it cannot say that it does not exist.
+    Some,
+    /// All there is.
+    All,
 }
 
 /// All services, in parts, so that the next table shares all parts but those that changed.
@@ -153,7 +165,7 @@ impl Table {
     pub fn build<'a>(
         contents: Contents<'_, impl IntoIterator<Item = &'a Import>, impl IntoIterator<Item = &'a SourceSlice>>,
     ) -> Self {
-        let Contents { zone, ttl, local, imports, slices, reach, synced, serial } = contents;
+        let Contents { zone, ttl, local, imports, slices, reach, knows, serial } = contents;
         let mut by_service: BTreeMap<&ServiceKey, Vec<&SourceSlice>> = BTreeMap::new();
         for slice in slices {
             by_service.entry(&slice.key).or_default().push(slice);
@@ -164,7 +176,7 @@ impl Table {
             services.set(&import.key, Some(Owner::of(import, slices, local, reach)));
         }
         let ttl_s = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
-        Self { zone: zone.clone(), ttl_s, serial, synced, services }
+        Self { zone: zone.clone(), ttl_s, serial, knows, services }
     }
 
     /// This table with `service` as `import` and `slices` have it, or without it. All else is shared. `local` and `reach`
@@ -192,8 +204,7 @@ impl Table {
     /// Whether it says the same as `other`, apart from the serial number.
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
-        (&self.zone, self.ttl_s, self.synced, &self.services)
-            == (&other.zone, other.ttl_s, other.synced, &other.services)
+        (&self.zone, self.ttl_s, self.knows, &self.services) == (&other.zone, other.ttl_s, other.knows, &other.services)
     }
 
     /// The domain.
@@ -220,10 +231,22 @@ impl Table {
         self.serial
     }
 
-    /// Whether all views were complete once. Until then it says nothing about names.
+    /// The same content, of which more is known.
     #[must_use]
-    pub const fn synced(&self) -> bool {
-        self.synced
+    pub fn knowing(self, knows: Knows) -> Self {
+        Self { knows, ..self }
+    }
+
+    /// How much it knows.
+    #[must_use]
+    pub const fn knows(&self) -> Knows {
+        self.knows
+    }
+
+    /// Whether it says anything about names.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.knows != Knows::Nothing
     }
 
     /// How many services it knows.
@@ -246,7 +269,7 @@ impl Table {
         let place = self.zone.place(name);
         match place {
             Place::Elsewhere => Found::Elsewhere,
-            _ if !self.synced => Found::NotReady,
+            _ if !self.synced() => Found::NotReady,
             Place::Apex => Found::Apex,
             Place::Version => Found::Version,
             Place::Services | Place::Servers | Place::Server => Found::Between,

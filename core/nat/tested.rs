@@ -36,8 +36,6 @@ pub(super) enum Wish {
 struct Chosen {
     route: Route,
     choice: Choice,
-    /// It answered; otherwise the records were believed.
-    answered: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,7 +128,7 @@ impl Tested {
             let nat = chosen.choice.nat;
             match address {
                 Some(address) if address == chosen.choice.address => {
-                    self.choose(chosen.route, address, nat, chosen.answered);
+                    self.choose(chosen.route, address, nat, chosen.choice.answered);
                 }
                 Some(address) => self.choose(chosen.route, address, nat, false),
                 None => self.chosen = None,
@@ -161,7 +159,7 @@ impl Tested {
             self.phase = Phase::Testing { since: around.now, next_probe: around.now, other: None, told: false };
         } else {
             self.phase = Phase::Unasked;
-            if self.chosen.is_none_or(|chosen| !chosen.answered) {
+            if self.chosen.is_none_or(|chosen| !chosen.choice.answered) {
                 self.presume(around);
             }
         }
@@ -213,13 +211,13 @@ impl Tested {
         match self.phase {
             Phase::Unasked | Phase::Resting { .. } => return Err(Ignored::Late),
             Phase::Testing { since, ref mut other, .. } => {
-                let kept = self.chosen.filter(|chosen| chosen.answered && chosen.route != route);
+                let kept = self.chosen.filter(|chosen| chosen.choice.answered && chosen.route != route);
                 if kept.is_some() && around.now < since + MISSED {
                     *other = Some((route, nat));
                     return Ok(());
                 }
                 let private_too = other.filter(|(route, _)| *route == Route::Private).map(|(_, nat)| nat);
-                let anew = self.chosen.is_none_or(|chosen| !chosen.answered || chosen.route != route);
+                let anew = self.chosen.is_none_or(|chosen| !chosen.choice.answered || chosen.route != route);
                 self.choose(route, address, nat, true);
                 match (route, private_too) {
                     (Route::Public, Some(nat)) => self.count_steady(nat, around),
@@ -256,8 +254,8 @@ impl Tested {
     }
 
     fn choose(&mut self, route: Route, address: IpAddr, nat: bool, answered: bool) {
-        let choice = Choice { address, port: self.remote.cable_port, nat };
-        self.chosen = Some(Chosen { route, choice, answered });
+        let choice = Choice { address, port: self.remote.cable_port, nat, answered };
+        self.chosen = Some(Chosen { route, choice });
         if self.told != Some(choice) {
             self.told = Some(choice);
             self.wishes.push(Wish::Choose(choice));
@@ -317,7 +315,7 @@ impl Tested {
         if now >= since + self.timeout() && self.chosen.is_none() {
             self.presume(around);
         }
-        let worked = self.chosen.is_some_and(|chosen| chosen.answered);
+        let worked = self.chosen.is_some_and(|chosen| chosen.choice.answered);
         if now >= since + TIMEOUT && worked && !told {
             self.phase = Phase::Testing { since, next_probe, other, told: true };
             self.wishes.push(Wish::Unanswered);

@@ -116,12 +116,22 @@ pub struct Choice {
     pub port: u16,
     /// Whether NAT is in between.
     pub nat: bool,
+    /// Whether it answered there; otherwise the records are believed.
+    pub answered: bool,
+}
+
+impl Choice {
+    /// Address and port.
+    #[must_use]
+    pub const fn socket(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let through = if self.nat { ", through NAT" } else { "" };
-        write!(f, "{}{through}", SocketAddr::new(self.address, self.port))
+        write!(f, "{}{through}", self.socket())
     }
 }
 

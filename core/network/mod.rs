@@ -25,5 +25,5 @@ pub use plan::{Action, Plan, Step, plan};
 pub use slots::{SLOTS, slots};
 pub use state::{
     Allowance, AllowanceId, Item, Link, LinkKind, LinkName, Mac, Neighbour, Network, Peer, PeerId, Route, RouteId,
-    RouteKind, Rule, Table, Translation, TranslationId, Wanted,
+    RouteKind, Rule, Stay, Table, Translation, TranslationId, Wanted,
 };

@@ -291,25 +291,34 @@ pub struct Wanted {
     pub adopting: bool,
     /// Items about which nothing is known yet: what is there under the same identity stays as it is.
     pub undecided: BTreeSet<Item>,
-    /// Peers of which it is not known yet at which of two places they are: the other one. A peer that is dialled there
-    /// goes on being dialled there.
-    pub either: BTreeMap<PeerId, SocketAddr>,
+    /// Peers that may be right where they are dialled now.
+    pub stays: BTreeMap<PeerId, Stay>,
+}
+
+/// When a peer goes on being dialled where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stay {
+    /// If it is dialled at this other place: it is not known yet at which of the two it is.
+    At(SocketAddr),
+    /// Wherever it is: it is heard there, or it is not known yet whether it is.
+    Anywhere,
 }
 
 impl Wanted {
     /// What should be where `observed` is.
     #[must_use]
     pub fn target(&self, observed: &Network) -> Cow<'_, Network> {
-        if !self.adopting && self.undecided.is_empty() && self.either.is_empty() {
+        if !self.adopting && self.undecided.is_empty() && self.stays.is_empty() {
             return Cow::Borrowed(&self.network);
         }
         let wanted = self.network.clone();
         let mut target = if self.adopting { wanted.over(observed) } else { wanted };
         self.undecided.iter().filter_map(|item| observed.entry(item)).for_each(|entry| target.put(entry));
-        for (id, other) in &self.either {
-            let there = observed.peers.get(id).filter(|peer| peer.endpoint == *other);
-            if let Some((peer, _)) = target.peers.get_mut(id).zip(there) {
-                peer.endpoint = *other;
+        for (id, stay) in &self.stays {
+            let there = observed.peers.get(id).map(|peer| peer.endpoint);
+            let there = there.filter(|there| *stay == Stay::Anywhere || *stay == Stay::At(*there));
+            if let Some((peer, there)) = target.peers.get_mut(id).zip(there) {
+                peer.endpoint = there;
             }
         }
         Cow::Owned(target)

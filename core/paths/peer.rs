@@ -5,7 +5,7 @@ use super::grades::{Cluster, REACHED, quality};
 use super::register::{Pair, Register};
 use super::rules::Rules;
 use super::session::Session;
-use super::slots::Slots;
+use super::slots::{SlotSet, Slots};
 use super::timing::{FIRST, FIRST_STEP, GRACE, HELLO, HOLD, KICK, LAST, LISTEN, QUIET, STALE};
 use super::wake::{Reason, Wake, due};
 use super::way::{Choice, Exit, Way};
@@ -292,7 +292,14 @@ impl Peer {
             Some((local, _)) => Exit::Overlay(local),
         };
         let from_overlay = here.me.and_then(|me| self.find_from_overlay(me, ends, here, own));
-        Way { choice, out, from_overlay, reach }
+        Way { choice, out, from_overlay, reach, carries: self.carries(here.now) }
+    }
+
+    /// Whose cables may carry.
+    fn carries(&self, now: Instant) -> SlotSet {
+        let carry = |session: &Option<Session>| session.as_ref().is_some_and(|session| session.stands_in(now));
+        let carrying = self.sessions.iter().filter(|(_, session)| carry(session));
+        carrying.fold(SlotSet::EMPTY, |set, (slot, _)| set.union(SlotSet::of(slot)))
     }
 
     /// F2. With no session up, the cable that carried last goes on: daemons that were killed say nothing, but their
@@ -307,7 +314,7 @@ impl Peer {
     }
 
     /// The choice's remote end if that session is up, else the best that is; what stands in stays as long as it can, so
-    /// that the routes rest.
+    /// that the routes rest, but not when it has only aged and another is up.
     fn find_carrier(&self, me: Slot, ends: Option<(Slot, Slot)>, here: Here, own: &Cluster) -> Option<Slot> {
         let chosen = ends.map(|(_, remote)| remote).filter(|remote| self.is_up(*remote, here.now));
         let stands_in =
@@ -319,7 +326,11 @@ impl Peer {
             };
             Slot::all().into_iter().filter(stands_in).min_by_key(key)
         };
-        chosen.or_else(|| self.carrier.filter(stands_in)).or_else(best)
+        let any_up = || Slot::all().into_iter().any(|remote| self.is_up(remote, here.now));
+        let has_aged =
+            |remote: &Slot| self.sessions.get(*remote).as_ref().is_some_and(|session| session.is_aged(here.now));
+        let rests = |remote: &Slot| stands_in(remote) && !(has_aged(remote) && any_up());
+        chosen.or_else(|| self.carrier.filter(rests)).or_else(best)
     }
 
     /// Whether the choice is dead, or its end over there suspect: then others should wake their sessions (T5).

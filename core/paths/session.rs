@@ -1,8 +1,8 @@
 //! One session: two neighbours that exchange hellos.
 
 use super::timing::{
-    ANSWER, ASK, BACK_OFF, BACK_OFF_AFTER, BURST, BURST_AT_ONCE, BURST_HELLOS, DOWN, FRESH, HELLO, JITTER_PERCENT,
-    SLOW, STAND_IN, SUSPECT,
+    AGED, ANSWER, ASK, BACK_OFF, BACK_OFF_AFTER, BURST, BURST_AT_ONCE, BURST_HELLOS, DOWN, FRESH, HELLO,
+    JITTER_PERCENT, SLOW, STAND_IN, SUSPECT,
 };
 use super::wake::{Reason, Wake};
 use crate::base::{Instant, Rng};
@@ -154,6 +154,11 @@ impl Session {
             }
     }
 
+    /// Whether it has missed the time at which a slow session is up again.
+    pub(super) fn is_aged(&self, now: Instant) -> bool {
+        self.up_at.is_none_or(|up| now >= up + AGED)
+    }
+
     pub(super) const fn is_fast(&self) -> bool {
         matches!(self.pace, Pace::Fast(_))
     }
@@ -280,6 +285,7 @@ impl Session {
         }
         if let Some(up) = self.up_at {
             wake.at(up + STAND_IN, Reason::Silent);
+            wake.at(up + AGED, Reason::Silent);
         }
         if let Pace::Fast(since) = self.pace {
             wake.at(since + DOWN, Reason::Silent);

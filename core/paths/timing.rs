@@ -60,5 +60,7 @@ pub const BACK_OFF: Duration = ms(1_000);
 pub const REPORT_PER_WORKER: Duration = ms(1);
 /// A slow session stands in for the path (rule F2) so long after it was last seen up: two of its hellos may be lost.
 pub const STAND_IN: Duration = ms(35_000);
+/// … and yields to one that is up so long after it was last up itself: a hello of it or its answer did not come.
+pub const AGED: Duration = ms(11_500);
 /// Between two reports of datagrams that were no use.
 pub const IGNORED: Duration = ms(1_000);

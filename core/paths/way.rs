@@ -1,5 +1,6 @@
 //! What the protocol decides for one node: where its packets for each cluster go (rules F1 to F4).
 
+use super::slots::SlotSet;
 use crate::base::Slot;
 use crate::model::Reach;
 use serde::{Deserialize, Serialize};
@@ -17,12 +18,14 @@ pub struct Way {
     pub from_overlay: Option<Slot>,
     /// Whether the cluster is reached (F4).
     pub reach: Reach,
+    /// Candidates: those over there whose cables are known to carry in both directions, as far as rule F2 asks.
+    pub carries: SlotSet,
 }
 
 impl Way {
     /// Nothing is known.
     pub(super) const UNKNOWN: Self =
-        Self { choice: None, out: Exit::Nowhere, from_overlay: None, reach: Reach::Unknown };
+        Self { choice: None, out: Exit::Nowhere, from_overlay: None, reach: Reach::Unknown, carries: SlotSet::EMPTY };
 }
 
 /// A chosen pair of candidates.

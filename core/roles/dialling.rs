@@ -8,8 +8,9 @@
 //! ```
 //! A candidate with a public address says by it that it is behind NAT, so that is dialled first. Whether a daemon has just
 //! started or not, a peer that is dialled at one of its two addresses stays there until discovery has chosen
-//! (`Wanted::either`): a restart moves no cable (B13). Where a cable heard its peer last is the cable's own business and
-//! appears nowhere here (B15).
+//! ([`Stay`](crate::network::Stay)): a restart moves no cable (B13). Where a cable heard its peer last is the cable's own
+//! business and appears nowhere here (B15); as long as it carries, only a place where discovery had an answer is better, and
+//! what records say is not.
 
 use super::announce::cable_name;
 use super::node_side::NodeConfig;
@@ -18,7 +19,7 @@ use crate::base::{Cidr, ClusterId, Instant, Machine, Slot};
 use crate::model::{Candidate, Candidates, Reach};
 use crate::nat::{self, Arrival, Choice, Dialect, Discovery, Ignored, Me, Remote, RemoteId, Seal};
 use crate::network::constants::CABLE_PORT_BASE;
-use crate::paths::Way;
+use crate::paths::{SlotSet, Way};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -38,6 +39,8 @@ pub(super) struct Dialling {
     public: Option<Option<IpAddr>>,
     /// Clusters to which no path lives.
     dead: BTreeSet<ClusterId>,
+    /// Whose cables carry.
+    carrying: BTreeMap<ClusterId, SlotSet>,
     outbox: VecDeque<Output>,
 }
 
@@ -62,6 +65,7 @@ impl Dialling {
             choices: Choices::new(),
             public: None,
             dead: BTreeSet::new(),
+            carrying: BTreeMap::new(),
             outbox: VecDeque::new(),
         }
     }
@@ -142,6 +146,7 @@ impl Dialling {
 
     /// The paths in use: where the last one died, addresses are doubted.
     pub(super) fn see_ways(&mut self, ways: &BTreeMap<ClusterId, Way>, now: Instant) -> Changed {
+        self.carrying = ways.iter().map(|(cluster, way)| (cluster.clone(), way.carries)).collect();
         let lost = |way: &Way| way.reach == Reach::Lost;
         let dead: BTreeSet<ClusterId> =
             ways.iter().filter(|(_, way)| lost(way)).map(|(cluster, _)| cluster.clone()).collect();
@@ -156,6 +161,10 @@ impl Dialling {
             self.discovery.handle(nat::Input::Doubt(id), now);
         }
         self.pump()
+    }
+
+    fn carries(&self, cluster: &ClusterId, slot: Slot) -> bool {
+        self.carrying.get(cluster).is_some_and(|carrying| carrying.contains(slot))
     }
 
     fn feed(&mut self, input: nat::Input, now: Instant) -> Changed {
@@ -173,8 +182,12 @@ impl Dialling {
                 nat::Output::Chosen { remote, choice } => {
                     let Some(slot) = self.slots.get(&remote).copied() else { continue };
                     let cluster = remote.cluster;
-                    changed.choices |= self.choices.insert((cluster.clone(), slot), choice) != Some(choice);
-                    self.outbox.push_back(Output::Event(Event::Dials { cluster, slot, choice }));
+                    let before = self.choices.insert((cluster.clone(), slot), choice);
+                    changed.choices |= before != Some(choice);
+                    let moves = before.map(|before| before.socket()) != Some(choice.socket());
+                    if moves && (choice.answered || !self.carries(&cluster, slot)) {
+                        self.outbox.push_back(Output::Event(Event::Dials { cluster, slot, choice }));
+                    }
                 }
                 nat::Output::Unanswered { remote } => {
                     let Some(slot) = self.slots.get(&remote).copied() else { continue };
@@ -222,7 +235,7 @@ fn remote(candidate: &Candidate, cable_port: u16) -> Remote {
 /// Where to dial a candidate: where discovery found it, or where its record says, and then perhaps at its other address.
 pub(super) fn places(choice: Option<&Choice>, candidate: &Candidate, own: Slot) -> (SocketAddr, Option<SocketAddr>) {
     if let Some(choice) = choice {
-        return (SocketAddr::new(choice.address, choice.port), None);
+        return (choice.socket(), None);
     }
     let at = |address: IpAddr| SocketAddr::new(address, cable_port(own));
     match candidate.public {

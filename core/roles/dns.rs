@@ -8,9 +8,10 @@
 //!  (all complete once)                      ┘
 //! ```
 //! The sockets get a table that knows nothing and says so (SERVFAIL) at the start, and one that answers as soon as all
-//! listings were complete. From then on there is always an answer: an API that cannot be reached takes nothing away,
-//! neither does a new listing while it runs, and what one that lost its data does not show is believed gone only after
-//! discovery said there that all is there again ([`Index::believe`]).
+//! listings were complete; it denies names (NXDOMAIN) once discovery has said that all of them are there, since the API may
+//! have lost its data just before. From then on there is always an answer: an API that cannot be reached takes nothing
+//! away, neither does a new listing while it runs, and what one that lost its data does not show is believed gone only
+//! after discovery said there that all is there again ([`Index::believe`]).
 //!
 //! **Reach** is what the own cluster's active gateway says, the one with the highest epoch: an old one's card may stay
 //! behind for as long as its node is down. Where none is active, nothing is known, and nothing is hidden for it (F9).
@@ -21,7 +22,7 @@ mod tests;
 use super::by_service::{ByService, as_slice, named};
 use super::{Input, Output, Role};
 use crate::base::{ClusterId, Instant, Machine, Wall};
-use crate::dns::{Contents, Table, Zone};
+use crate::dns::{Contents, Knows, Table, Zone};
 use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -46,8 +47,8 @@ pub struct Dns {
     index: Index,
     slices: ByService,
     reach: BTreeMap<ClusterId, Reach>,
-    /// Of the newest word of the cluster's discovery.
-    generation: u64,
+    /// Of the newest word of the cluster's discovery, once it was heard.
+    generation: Option<u64>,
     wall: Wall,
     /// What the sockets have, or will have when all outputs are taken.
     table: Arc<Table>,
@@ -67,7 +68,7 @@ impl Dns {
             index: Index::default(),
             slices: ByService::default(),
             reach: BTreeMap::new(),
-            generation: 0,
+            generation: None,
             wall: Wall::default(),
             table: Arc::default(),
             fresh: true,
@@ -81,7 +82,7 @@ impl Dns {
         if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event
             && summary.cluster == self.cluster
         {
-            self.generation = self.generation.max(summary.generation);
+            self.generation = self.generation.max(Some(summary.generation));
         }
         let mut changed = self.index.watched(Api::Local, event, now);
         self.index.hear_out(Api::Local, Kind::ExportSummary, &self.cluster, &changed, now);
@@ -93,7 +94,7 @@ impl Dns {
         let (own, newest) = (&self.cluster, self.generation);
         let says_all = |index: &Index| {
             let word = index.word_of(Api::Local, Kind::ExportSummary, own);
-            matches!(word, Some(Object::ExportSummary(word)) if word.generation >= newest)
+            matches!(word, Some(Object::ExportSummary(word)) if Some(word.generation) >= newest)
         };
         let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
         let gone = self.index.believe(now, |index, _, object| !is_imported(object) || says_all(index));
@@ -107,7 +108,7 @@ impl Dns {
         }
         let reach = self.reach_now();
         let next = if self.table.synced() && reach == self.reach {
-            services.iter().fold(Table::clone(&self.table), |table, service| {
+            services.iter().fold(Table::clone(&self.table).knowing(self.knows()), |table, service| {
                 let slices = self.slices.of(service).filter_map(|key| self.slice(key));
                 table.with_service(service, self.import(service), slices, &self.cluster, &self.reach)
             })
@@ -150,13 +151,21 @@ impl Dns {
             imports,
             slices: self.index.objects(Api::Local, Kind::SourceSlice).filter_map(|(_, object)| as_slice(object)),
             reach: &self.reach,
-            synced: self.synced(),
+            knows: self.knows(),
             serial: self.table.serial(),
         })
     }
 
     fn synced(&self) -> bool {
         self.index.all_synced(Api::Local, &[Kind::Import, Kind::SourceSlice, Kind::Gateway, Kind::ExportSummary])
+    }
+
+    fn knows(&self) -> Knows {
+        match (self.synced(), self.generation) {
+            (false, _) => Knows::Nothing,
+            (true, None) => Knows::Some,
+            (true, Some(_)) => Knows::All,
+        }
     }
 
     fn reach_now(&self) -> BTreeMap<ClusterId, Reach> {

@@ -18,7 +18,7 @@ use crate::network::constants::{
 };
 use crate::network::{
     Allowance, AllowanceId, Item, Link, LinkKind, LinkName, Neighbour, Peer, PeerId, Route, RouteId, RouteKind, Rule,
-    Table, Translation, TranslationId, Wanted, slots,
+    Stay, Table, Translation, TranslationId, Wanted, slots,
 };
 use crate::paths::{Exit, Way};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -231,8 +231,11 @@ impl Build<'_> {
                 let mut allowed: BTreeSet<Cidr> = self.ranges(cluster).into_iter().collect();
                 allowed.extend([Cidr::host(candidate.probe), Cidr::host(candidate.address)]);
                 let choice = own.choices.get(&(cluster.clone(), *rank));
-                let (endpoint, either) = places(choice, candidate, own.slot);
-                self.wanted.either.extend(either.map(|other| (id.clone(), other)));
+                let (endpoint, other) = places(choice, candidate, own.slot);
+                let carries = known.ways.get(cluster).is_some_and(|way| way.carries.contains(*rank));
+                let heard = carries && !choice.is_some_and(|choice| choice.answered);
+                let stay = if heard || known.adopting { Some(Stay::Anywhere) } else { other.map(Stay::At) };
+                self.wanted.stays.extend(stay.map(|stay| (id.clone(), stay)));
                 let peer = Peer { endpoint, allowed };
                 let because = format!("{cluster}/{} is candidate {rank} of {cluster}", candidate.node);
                 self.why(Item::Peer(id.clone()), because.clone());

@@ -96,7 +96,7 @@ struct World {
     local: ClusterId,
     services: Vec<Service>,
     reach: BTreeMap<ClusterId, Reach>,
-    synced: bool,
+    knows: Knows,
 }
 
 /// `web` is exported by east, north and west; asked for in `local`.
@@ -110,7 +110,7 @@ fn world(local: &str) -> World {
             ("west", source(&["10.101.0.10"], true)),
         ],
     );
-    World { local: cluster(local), services: vec![web], reach: BTreeMap::new(), synced: true }
+    World { local: cluster(local), services: vec![web], reach: BTreeMap::new(), knows: Knows::All }
 }
 
 impl World {
@@ -122,7 +122,7 @@ impl World {
             imports: &self.services.iter().map(Service::import).collect::<Vec<_>>(),
             slices: &self.services.iter().flat_map(Service::slices).collect::<Vec<_>>(),
             reach: &self.reach,
-            synced: self.synced,
+            knows: self.knows,
             serial: 7,
         })
     }

@@ -135,13 +135,25 @@ fn the_zone_tells_its_version_and_authority() {
 #[test]
 fn before_all_views_were_complete_nothing_is_denied_b54() {
     let mut world = world("east");
-    world.synced = false;
+    world.knows = Knows::Nothing;
     insta::assert_snapshot!(
         [WEB, "api.shop.svc.clusterset.local", "example.com"].map(|n| world.dig(n, RecordKind::A)).join("\n")
     );
     assert_eq!(
         answer(&Table::default(), &Query::new(WEB, RecordKind::A).unwrap(), &mut Picks::default()),
         Answer::NotReady
+    );
+}
+
+#[test]
+fn while_names_may_be_lacking_those_that_are_here_are_answered_and_no_other_is_denied() {
+    let mut world = world("east");
+    world.knows = Knows::Some;
+    let host = format!("no-host.west.{WEB}");
+    insta::assert_snapshot!(
+        [WEB, "api.shop.svc.clusterset.local", "api.bank.svc.clusterset.local", &host, "shop.svc.clusterset.local"]
+            .map(|n| world.dig(n, RecordKind::A))
+            .join("\n")
     );
 }
 

@@ -68,7 +68,7 @@ fn a_denial_may_be_cached_for_five_seconds_at_most_and_all_records_of_an_answer_
             imports: &world.services.iter().map(Service::import).collect::<Vec<_>>(),
             slices: &world.services.iter().flat_map(Service::slices).collect::<Vec<_>>(),
             reach: &world.reach,
-            synced: true,
+            knows: Knows::All,
             serial: 7,
         });
         let ttls = reply(&table, DB, A).answers.iter().map(|record| record.ttl).collect::<Vec<_>>();

@@ -483,7 +483,7 @@ fn between_us_only_what_bears_the_seal_of_its_sender_counts() {
 fn a_choice_names_the_port_of_the_cable() {
     let mut west = Alone::new(Remote { cable_port: 4511, ..east() });
     west.answer(Route::Private, Verdict::Ok);
-    let choice = Choice { address: ip(PRIVATE), port: 4511, nat: false };
+    let choice = Choice { address: ip(PRIVATE), port: 4511, nat: false, answered: true };
     assert_eq!(west.outputs.last(), Some(&Output::Chosen { remote: id("east"), choice }));
     assert_eq!(Choice { nat: true, ..choice }.to_string(), "10.2.0.1:4511, through NAT");
 }

@@ -1,7 +1,7 @@
 //! The laws of plans.
 
 use super::drawn::{cases, network};
-use crate::network::{Entry, Item, Network, Wanted, leans_on, plan};
+use crate::network::{Entry, Item, Network, Stay, Wanted, leans_on, plan};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
@@ -64,6 +64,30 @@ proptest! {
             prop_assert_eq!(now.entry(&item), expected);
         }
         prop_assert!(plan(&wanted, &now).is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_may_be_right_where_it_is_stays_there_and_nothing_else_does(
+        desired in network(), observed in network(), staying: u64, anywhere: u64
+    ) {
+        let ids = desired.peers.keys().chain(observed.peers.keys()).enumerate();
+        let staying = ids.filter(|(i, _)| staying >> (i % 64) & 1 == 1).map(|(i, id)| {
+            let other = observed.peers.values().nth(i % 2).map(|peer| Stay::At(peer.endpoint));
+            (id.clone(), if anywhere >> (i % 64) & 1 == 1 { Stay::Anywhere } else { other.unwrap_or(Stay::Anywhere) })
+        });
+        let wanted = Wanted { stays: staying.collect(), ..wanted(desired.clone()) };
+        let mut now = observed.clone();
+        plan(&wanted, &observed).apply(&mut now);
+        for (id, peer) in &mut now.peers {
+            let there = observed.peers.get(id).map(|peer| peer.endpoint);
+            match (wanted.stays.get(id), there) {
+                (Some(Stay::Anywhere), Some(there)) => prop_assert_eq!(peer.endpoint, there),
+                (Some(Stay::At(at)), Some(there)) if *at == there => prop_assert_eq!(peer.endpoint, there),
+                (Some(_) | None, _) => prop_assert_eq!(peer.endpoint, desired.peers[id].endpoint),
+            }
+            peer.endpoint = desired.peers[id].endpoint;
+        }
+        prop_assert_eq!(&now, &desired);
     }
 
     #[test]

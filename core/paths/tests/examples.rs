@@ -154,6 +154,21 @@ fn a_gateway_that_is_no_end_passes_packets_on_by_cable_only() {
 }
 
 #[test]
+fn a_cable_that_stands_in_and_has_only_aged_yields_to_one_that_is_heard() {
+    let mut world = World::settled(Shape::new(&[(2, 1), (3, 1)], 1));
+    world.cut_both("a2", "b1");
+    world.run_ms(1_000);
+    assert_eq!(way(&world, "a2").from_overlay, Some(slot(2)));
+    world.cut_both("a2", "b2");
+    world.run_ms(22_000);
+    assert_eq!(belief(&world), (1, (1, 1)));
+    for _ in 0..300 {
+        assert_eq!(way(&world, "a2").from_overlay, Some(slot(3)), "at {} ms", world.now_ms());
+        world.run_ms(100);
+    }
+}
+
+#[test]
 fn a_one_way_cut_moves_the_path_away_from_it() {
     for cut in [("a1", "b1"), ("b1", "a1")] {
         let mut world = world(60);

@@ -150,7 +150,22 @@ fn answers_begin_when_all_listings_are_complete_b54() {
     assert_eq!(apply(&mut dns, gateway("gw-a", Some(1), &[])), None);
     let table = feed(&mut dns, WatchEvent::Synced(Kind::Gateway)).unwrap();
     assert_eq!(says(&table, WEB), EAST);
-    assert_eq!(says(&table, "api.shop.svc.clusterset.local"), "NoSuchName");
+}
+
+#[test]
+fn a_name_is_denied_once_discovery_has_said_that_all_is_there() {
+    const API: &str = "api.shop.svc.clusterset.local";
+    let mut dns = machine();
+    drain(&mut dns);
+    list_services(&mut dns, &[web()]);
+    list(&mut dns, Kind::ExportSummary, &[]);
+    let table = list(&mut dns, Kind::Gateway, &[]).unwrap();
+    assert_eq!(says(&table, API), "NotReady", "the API may have been emptied just before");
+    let other = ExportSummary { cluster: cluster("east"), generation: 7 };
+    assert_eq!(apply(&mut dns, Object::ExportSummary(other)), None, "that is not the own discovery");
+    let table = apply(&mut dns, says_all(0)).unwrap();
+    assert_eq!((says(&table, API).as_str(), says(&table, WEB).as_str()), ("NoSuchName", EAST));
+    assert_eq!(list(&mut dns, Kind::ExportSummary, &[]), None, "what was known is not forgotten");
 }
 
 #[test]

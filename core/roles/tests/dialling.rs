@@ -214,6 +214,36 @@ fn a_new_public_address_in_the_records_is_dialled_at_once_b11() {
 }
 
 #[test]
+fn a_peer_that_is_heard_is_not_set_up_anew_when_its_records_change_b15() {
+    let mut scene = Scene::new().start();
+    scene.hear_east(secs(20));
+    scene.show(behind_nat(candidates("east", 2, 6, &[("gw-a", 0)]), 2));
+    scene.hear_east(secs(100));
+    assert_eq!((scene.dialled().as_str(), scene.changes), (PUBLIC, 0), "it is heard where it is");
+    scene.run(secs(1));
+    assert_eq!((scene.dialled().as_str(), scene.changes), ("203.0.113.2:4511", 1), "it is heard no more");
+}
+
+#[test]
+fn a_restart_sets_no_peer_up_anew_that_is_heard_although_its_records_changed_b15() {
+    let mut scene = Scene::new().start();
+    scene.hear_east(secs(5));
+    scene.apis.put(Api::Local, behind_nat(candidates("east", 2, 6, &[("gw-a", 0)]), 2));
+    let mut scene = scene.start();
+    scene.hear_east(secs(20));
+    assert_eq!((scene.dialled().as_str(), scene.changes), (PUBLIC, 0));
+}
+
+#[test]
+fn a_peer_that_is_heard_is_dialled_where_discovery_has_an_answer() {
+    let mut scene = Scene::new().start();
+    scene.hear_east(secs(5));
+    scene.answers = vec![(private(), Arrival::Uplink)];
+    scene.hear_east(secs(20));
+    assert_eq!((scene.dialled().as_str(), scene.changes), (PRIVATE, 1));
+}
+
+#[test]
 fn a_path_that_dies_lets_both_ends_addresses_be_looked_at_once() {
     let mut scene = Scene::new();
     scene.answers = vec![(public(), Arrival::Uplink)];
