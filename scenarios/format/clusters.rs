@@ -1,11 +1,13 @@
 //! `clusters:`, `broker:`, `cable:`, `links:` and `workloads:`: the world before anything happens.
 
 use super::fields::Fields;
+use super::grammar::{Form, Key, Mapping, may, need};
 use super::names::{Members, Names, reserved_for_clusters, reserved_for_nodes};
 use super::nat::{self, NatWrong};
 use super::report::{Report, Span};
 use super::tree::{Node, Word};
-use super::values::{Kind, duration, flag, name, parse_mtu, parse_port, parse_share, range, value};
+use super::values::{Kind, duration, flag, name, one_of, parse_mtu, parse_port, parse_share, range, value};
+use super::words::CABLES;
 use super::wrong::{Same, Wrong};
 use crate::{Broker, Cluster, LinkSpec, Links, NodeSpec, Workload};
 use core::net::{IpAddr, Ipv4Addr};
@@ -29,6 +31,41 @@ const SPECIAL: [(Ipv4Addr, u8, &str); 7] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4, "which is for multicast"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "which is reserved"),
 ];
+
+/// A cluster.
+pub(super) const CLUSTER: Mapping = Mapping {
+    place: "a cluster",
+    keys: &[
+        need("pods", Form::One(Kind::Range)),
+        need("services", Form::One(Kind::Range)),
+        need("nodes", Form::Some(&Form::One(Kind::NodeSpec))),
+        may("nat", Form::Map(&nat::NAT)),
+    ],
+};
+
+/// How links behave.
+pub(super) const LINKS: Mapping =
+    Mapping { place: "links", keys: &[may("default", Form::Map(&LINK)), may("pairs", Form::List(&Form::Map(&PAIR)))] };
+const LATENCY: Key = may("latency", Form::One(Kind::Duration));
+const JITTER: Key = may("jitter", Form::One(Kind::Duration));
+const LOSS: Key = may("loss", Form::One(Kind::Share));
+const MTU: Key = may("mtu", Form::One(Kind::Mtu));
+const BETWEEN: Key = need("between", Form::Pair(&Form::One(Kind::Cluster)));
+const LINK: Mapping = Mapping { place: "a link", keys: &[LATENCY, JITTER, LOSS, MTU] };
+const PAIR: Mapping = Mapping { place: "a link", keys: &[BETWEEN, LATENCY, JITTER, LOSS, MTU] };
+
+/// A service with its pods.
+pub(super) const WORKLOAD: Mapping = Mapping {
+    place: "a workload",
+    keys: &[
+        need("service", Form::One(Kind::Name)),
+        need("namespace", Form::One(Kind::Name)),
+        need("cluster", Form::One(Kind::Cluster)),
+        may("pods", Form::One(Kind::Count)),
+        need("ports", Form::Some(&Form::One(Kind::Port))),
+        may("exported", Form::One(Kind::Flag)),
+    ],
+};
 
 /// A range that is taken.
 struct Taken {
@@ -74,10 +111,10 @@ fn cluster(
     taken: &mut Vec<Taken>,
     report: &mut Report,
 ) -> Option<Cluster> {
-    let fields = Fields::open(node, "a cluster", &["pods", "services", "nodes", "nat"], report)?;
-    let pods = fields.need("pods", report).and_then(|node| own_range(id, "pods", node, taken, report));
-    let services = fields.need("services", report).and_then(|node| own_range(id, "services", node, taken, report));
-    let members = fields.need("nodes", report).and_then(|node| nodes(id, node, report));
+    let fields = Fields::open(node, &CLUSTER, report)?;
+    let pods = fields.get("pods").and_then(|node| own_range(id, "pods", node, taken, report));
+    let services = fields.get("services").and_then(|node| own_range(id, "services", node, taken, report));
+    let members = fields.get("nodes").and_then(|node| nodes(id, node, report));
     let nodes = members.as_ref().map(|members| members.nodes.clone());
     names.clusters.insert(id.clone(), members.unwrap_or_default());
     let nat = match fields.get("nat") {
@@ -150,7 +187,7 @@ fn nodes(cluster: &ClusterId, node: &Node, report: &mut Report) -> Option<Member
 }
 
 fn node_spec(node: &Node, before: &[NodeSpec], report: &mut Report) -> Option<NodeSpec> {
-    let word = node.word("the name of a node, with a star if it may be a gateway", report)?;
+    let word = node.word(Kind::NodeSpec.form(), report)?;
     let (end, gateway) = match word.text.strip_suffix('*') {
         Some(bare) => (bare.len(), true),
         None => (word.text.len(), false),
@@ -169,7 +206,7 @@ fn node_spec(node: &Node, before: &[NodeSpec], report: &mut Report) -> Option<No
 
 /// `broker: east` or `broker: own`.
 pub(super) fn broker(node: &Node, names: &Names, report: &mut Report) -> Option<Broker> {
-    let word = node.word("a member that is the broker too, or own", report)?;
+    let word = node.word(Kind::Broker.form(), report)?;
     if word.text == "own" {
         return Some(Broker::Own);
     }
@@ -182,29 +219,23 @@ pub(super) fn broker(node: &Node, names: &Names, report: &mut Report) -> Option<
 
 /// `cable: wireguard`.
 pub(super) fn cable(node: &Node, report: &mut Report) -> Option<CableDriver> {
-    let parse = |text: &str| match text {
-        "wireguard" => Some(CableDriver::Wireguard),
-        "vxlan" => Some(CableDriver::Vxlan),
-        _ => None,
-    };
-    value(node, Kind::Cable, parse, report)
+    one_of(node, Kind::Cable, CABLES, report).copied()
 }
 
 /// `links: { default: …, pairs: […] }`.
 pub(super) fn links(node: &Node, names: &Names, report: &mut Report) -> Option<Links> {
-    let fields = Fields::open(node, "links", &["default", "pairs"], report)?;
+    let fields = Fields::open(node, &LINKS, report)?;
     let mut links = Links::default();
     if let Some(node) = fields.get("default")
-        && let Some(fields) = Fields::open(node, "a link", &["latency", "jitter", "loss", "mtu"], report)
+        && let Some(fields) = Fields::open(node, &LINK, report)
     {
         links.default = link(&fields, LinkSpec::default(), report);
     }
     let pairs = fields.get("pairs").and_then(|node| node.list("a list of links", report));
     for node in pairs.unwrap_or_default() {
-        let known = &["between", "latency", "jitter", "loss", "mtu"];
-        let Some(fields) = Fields::open(node, "a link", known, report) else { continue };
+        let Some(fields) = Fields::open(node, &PAIR, report) else { continue };
         let spec = link(&fields, links.default, report);
-        let Some((ends, span)) = fields.need("between", report).and_then(|node| ends(node, names, report)) else {
+        let Some((ends, span)) = fields.get("between").and_then(|node| ends(node, names, report)) else {
             continue;
         };
         let what = format!("the link between {} and {}", ends.0, ends.1);
@@ -220,7 +251,7 @@ fn ends(node: &Node, names: &Names, report: &mut Report) -> Option<((ClusterId, 
     let list = node.list("two clusters: [west, east]", report)?;
     let [one, other] = list else {
         let found = node.shape();
-        report.add(node.span.clone(), Wrong::Shape { expected: "exactly two clusters: [west, east]", found });
+        report.add(node.span.clone(), Wrong::Shape { expected: "exactly two clusters: [west, east]".into(), found });
         return None;
     };
     let (one, other) = (names.cluster_at(one, report), names.cluster_at(other, report));
@@ -280,16 +311,15 @@ pub(super) fn workloads(node: &Node, names: &mut Names, report: &mut Report) -> 
 }
 
 fn workload(node: &Node, names: &Names, report: &mut Report) -> Option<Workload> {
-    let known = &["service", "namespace", "cluster", "pods", "ports", "exported"];
-    let fields = Fields::open(node, "a workload", known, report)?;
+    let fields = Fields::open(node, &WORKLOAD, report)?;
     let mut label = |key: &'static str, kind: &'static str| {
-        let word = fields.need(key, report)?.word("a name", report)?;
+        let word = fields.get(key)?.word(Kind::Name.form(), report)?;
         name(word, (0, word.text.len()), kind, report)
     };
     let service = label("service", "service name");
     let namespace = label("namespace", "namespace");
-    let cluster = fields.need("cluster", report).and_then(|node| names.cluster_at(node, report));
-    let ports = fields.need("ports", report).and_then(|node| ports(node, report));
+    let cluster = fields.get("cluster").and_then(|node| names.cluster_at(node, report));
+    let ports = fields.get("ports").and_then(|node| ports(node, report));
     let pods = fields.get("pods").map_or(Some(1), |node| pod_count(node, report));
     let exported = fields.get("exported").map_or(Some(false), |node| flag(node, report));
     let service = ServiceKey { namespace: namespace?, name: service? };

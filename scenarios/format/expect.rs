@@ -1,27 +1,59 @@
 //! `expect:`: what must hold, each entry one expectation and the time when it is judged.
 
-use super::fields::{Choice, Fields};
+use super::fields::Fields;
+use super::grammar::{Choice, Form, Judged, Key, Mapping, may, need};
 use super::names::Names;
 use super::report::Report;
 use super::timeline::Before;
 use super::tree::{Node, Word};
-use super::values::{Kind, duration, no, parse_dns_name, set, value, window};
+use super::values::{Kind, duration, one_of, parse_dns_name, set, value, window};
+use super::words::{FLOWS, RCODES, meaning};
 use super::wrong::Wrong;
 use crate::{Expectation, Flow, NodeRef, Target, When};
 
-/// The expectations.
-const KINDS: Choice = Choice {
-    kind: "expectation",
-    article: "an",
-    known: &["connect", "refuse", "dns", "outage", "unchanged", "settled"],
+/// An entry.
+pub(super) const ENTRY: Judged = Judged {
+    times: Choice {
+        kind: "time",
+        article: "a",
+        words: &[
+            need("by", Form::One(Kind::Duration)),
+            need("during", Form::One(Kind::Window)),
+            need("always", Form::One(Kind::Set)),
+        ],
+    },
+    things: Choice {
+        kind: "expectation",
+        article: "an",
+        words: &[
+            need("connect", Form::Map(&CONNECT)),
+            need("refuse", Form::Map(&REFUSE)),
+            need("dns", Form::Map(&DNS)),
+            need("outage", Form::Map(&OUTAGE)),
+            need("unchanged", Form::One(Kind::Watched)),
+            need("settled", Form::One(Kind::Set)),
+        ],
+    },
+    suits: &[("outage", &["during", "always"]), ("unchanged", &["during", "always"]), ("settled", &["by", "during"])],
 };
-/// The times.
-const TIMES: Choice = Choice { kind: "time", article: "a", known: &["by", "during", "always"] };
-/// Both.
-pub(super) const KEYS: &[&str] =
-    &["by", "during", "always", "connect", "refuse", "dns", "outage", "unchanged", "settled"];
 
-const RCODES: [&str; 6] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"];
+const FROM: Key = need("from", Form::One(Kind::Node));
+const TO: Key = need("to", Form::One(Kind::Target));
+const CONNECT: Mapping = Mapping { place: "connect", keys: &[FROM, TO] };
+const REFUSE: Mapping = Mapping { place: "refuse", keys: &[FROM, TO] };
+const DNS: Mapping = Mapping {
+    place: "dns",
+    keys: &[
+        FROM,
+        need("name", Form::One(Kind::DnsName)),
+        may("rcode", Form::One(Kind::Rcode)),
+        may("any_of", Form::List(&Form::One(Kind::Service))),
+    ],
+};
+const OUTAGE: Mapping = Mapping {
+    place: "outage",
+    keys: &[FROM, TO, need("at_most", Form::One(Kind::Duration)), may("flow", Form::One(Kind::Flow))],
+};
 
 /// What an entry is read against.
 struct Context<'c> {
@@ -39,17 +71,19 @@ pub(super) fn expect(node: &Node, names: &Names, before: &Before, report: &mut R
 impl Context<'_> {
     fn entry(&self, node: &Node, report: &mut Report) -> Option<Expectation> {
         let entries = node.map("an entry: { by: 10s, connect: { … } }", report)?;
+        let Judged { times, things, .. } = &ENTRY;
+        let known = ENTRY.known();
         let strangers: Vec<&Word> =
-            entries.iter().map(|(key, _)| key).filter(|key| !KEYS.contains(&key.text.as_str())).collect();
+            entries.iter().map(|(key, _)| key).filter(|key| !known.contains(&key.text.as_str())).collect();
         for key in &strangers {
-            let wrong = Wrong::UnknownWord { kind: KINDS.kind, word: key.text.clone(), known: KEYS };
+            let wrong = Wrong::UnknownWord { kind: things.kind, word: key.text.clone(), known: known.clone() };
             report.add(key.span.clone(), wrong);
         }
         if !strangers.is_empty() {
             return None;
         }
-        let time = TIMES.of(entries, &node.span, report);
-        let kind = KINDS.of(entries, &node.span, report);
+        let time = times.of(entries, &node.span, report);
+        let kind = things.of(entries, &node.span, report);
         let (kind, object) = kind?;
         let when = time.and_then(|(time, node)| Some((time, when(time, node, report)?)));
         match kind.text.as_str() {
@@ -59,12 +93,12 @@ impl Context<'_> {
             "outage" => self.outage(object, when, report),
             "unchanged" => {
                 let what = self.names.watched(object, report);
-                let during = suits(when?, "unchanged", &["during", "always"], report)?;
+                let during = suits(when?, "unchanged", report)?;
                 Some(Expectation::Unchanged { during, what: what? })
             }
             "settled" => {
                 set(object, report)?;
-                let when = suits(when?, "settled", &["by", "during"], report)?;
+                let when = suits(when?, "settled", report)?;
                 Some(Expectation::Settled { when })
             }
             _ => None,
@@ -72,32 +106,32 @@ impl Context<'_> {
     }
 
     fn from(&self, fields: &Fields<'_>, report: &mut Report) -> Option<NodeRef> {
-        let node = fields.need("from", report)?;
+        let node = fields.get("from")?;
         let from = self.names.node(node, report)?;
         self.before.check(node, &from, report);
         Some(from)
     }
 
     fn to(&self, fields: &Fields<'_>, must_exist: bool, report: &mut Report) -> Option<Target> {
-        self.names.target(fields.need("to", report)?, must_exist, report)
+        self.names.target(fields.get("to")?, must_exist, report)
     }
 
     fn connect(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
-        let fields = Fields::open(object, "connect", &["from", "to"], report)?;
+        let fields = Fields::open(object, &CONNECT, report)?;
         let (from, to) = (self.from(&fields, report), self.to(&fields, true, report));
         Some(Expectation::Connect { when: when?.1, from: from?, to: to? })
     }
 
     fn refuse(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
-        let fields = Fields::open(object, "refuse", &["from", "to"], report)?;
+        let fields = Fields::open(object, &REFUSE, report)?;
         let (from, to) = (self.from(&fields, report), self.to(&fields, false, report));
         Some(Expectation::Refuse { when: when?.1, from: from?, to: to? })
     }
 
     fn dns(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
-        let fields = Fields::open(object, "dns", &["from", "name", "rcode", "any_of"], report)?;
+        let fields = Fields::open(object, &DNS, report)?;
         let from = self.from(&fields, report);
-        let name = fields.need("name", report).and_then(|node| value(node, Kind::DnsName, parse_dns_name, report));
+        let name = fields.get("name").and_then(|node| value(node, Kind::DnsName, parse_dns_name, report));
         let rcode = match fields.get("rcode") {
             Some(node) => rcode(node, report),
             None => Some("NOERROR".to_owned()),
@@ -115,12 +149,12 @@ impl Context<'_> {
     }
 
     fn outage(&self, object: &Node, when: Option<Timed<'_>>, report: &mut Report) -> Option<Expectation> {
-        let fields = Fields::open(object, "outage", &["from", "to", "at_most", "flow"], report)?;
+        let fields = Fields::open(object, &OUTAGE, report)?;
         let (from, to) = (self.from(&fields, report), self.to(&fields, true, report));
-        let at_most = fields.need("at_most", report).and_then(|node| duration(node, report));
-        let flow = fields.get("flow").map_or(Some(Flow::New), |node| value(node, Kind::Flow, parse_flow, report));
-        let during = suits(when?, "outage", &["during", "always"], report)?;
-        Some(Expectation::Outage { during, from: from?, to: to?, at_most: at_most?, flow: flow? })
+        let at_most = fields.get("at_most").and_then(|node| duration(node, report));
+        let flow = fields.get("flow").map_or(Some(&Flow::New), |node| one_of(node, Kind::Flow, FLOWS, report));
+        let during = suits(when?, "outage", report)?;
+        Some(Expectation::Outage { during, from: from?, to: to?, at_most: at_most?, flow: *flow? })
     }
 }
 
@@ -137,12 +171,8 @@ fn when(time: &Word, node: &Node, report: &mut Report) -> Option<When> {
 }
 
 /// The time, if the expectation can be judged then.
-fn suits(
-    (word, when): Timed<'_>,
-    expectation: &'static str,
-    suits: &'static [&'static str],
-    report: &mut Report,
-) -> Option<When> {
+fn suits((word, when): Timed<'_>, expectation: &'static str, report: &mut Report) -> Option<When> {
+    let suits = ENTRY.suits(expectation);
     if suits.contains(&word.text.as_str()) {
         return Some(when);
     }
@@ -156,14 +186,5 @@ fn suits(
 }
 
 fn rcode(node: &Node, report: &mut Report) -> Option<String> {
-    let word = node.word(Kind::Rcode.form(), report)?;
-    if RCODES.contains(&word.text.as_str()) { Some(word.text.clone()) } else { no(word, Kind::Rcode, report) }
-}
-
-fn parse_flow(text: &str) -> Option<Flow> {
-    match text {
-        "new" => Some(Flow::New),
-        "held" => Some(Flow::Held),
-        _ => None,
-    }
+    value(node, Kind::Rcode, |text| meaning(RCODES, text).map(|()| text.to_owned()), report)
 }

@@ -5,6 +5,8 @@
 //!                    │                      │
 //!                    └──── report <─────────┘   each mistake with its place; all are told at once
 //! ```
+//! What may stand where is said once, in tables (`grammar.rs`, `words.rs`), for readers, messages and the JSON Schema.
+//!
 //! Reading goes through a tree of our own rather than through serde: a derived reader stops at its first mistake, and
 //! it cannot say where a name stands that turns out, three sections later, to mean nothing. `write.rs` goes the way back.
 
@@ -12,19 +14,23 @@ mod clusters;
 mod errors;
 mod expect;
 mod fields;
+mod grammar;
 mod names;
 mod nat;
 mod nearest;
 mod report;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod tree;
 mod values;
+mod words;
 mod write;
 mod wrong;
 
 pub use errors::{Errors, Mistake};
+pub use schema::schema;
 pub use values::Kind;
 pub(crate) use write::is_called;
 pub use write::{act_words, write, written};
@@ -32,28 +38,34 @@ pub use wrong::{Refused, Same, Shape, Wrong};
 
 use crate::{Ability, Expectation, Flow, LinkSpec, Links, Scenario};
 use fields::Fields;
+use grammar::{Form, Mapping, may, need};
 use names::Names;
 use report::Report;
 use std::collections::BTreeSet;
 use tombolo_core::model::CableDriver;
 use tree::{Node, Value, Word};
+use words::ABILITIES;
 
 /// Longer names do not fit into a table.
 const NAME_CHARS_MAX: usize = 63;
 
-const KEYS: &[&str] = &[
-    "scenario",
-    "about",
-    "origin",
-    "needs",
-    "clusters",
-    "broker",
-    "cable",
-    "links",
-    "workloads",
-    "timeline",
-    "expect",
-];
+/// A whole file.
+const SCENARIO: Mapping = Mapping {
+    place: "a scenario",
+    keys: &[
+        need("scenario", Form::One(Kind::Text)),
+        need("about", Form::One(Kind::Text)),
+        may("origin", Form::List(&Form::One(Kind::Text))),
+        may("needs", Form::List(&Form::One(Kind::Ability))),
+        need("clusters", Form::ByName(&clusters::CLUSTER)),
+        need("broker", Form::One(Kind::Broker)),
+        may("cable", Form::One(Kind::Cable)),
+        may("links", Form::Map(&clusters::LINKS)),
+        may("workloads", Form::List(&Form::Map(&clusters::WORKLOAD))),
+        may("timeline", Form::List(&Form::Map(&timeline::ENTRY))),
+        need("expect", Form::List(&Form::Judged(&expect::ENTRY))),
+    ],
+};
 
 /// Reads a scenario file. `file_name` stands in messages only.
 ///
@@ -90,15 +102,15 @@ fn manifest(root: &Node) -> Option<(&Word, &str)> {
 }
 
 fn scenario(root: &Node, report: &mut Report) -> Option<Scenario> {
-    let fields = Fields::open(root, "a scenario", KEYS, report)?;
-    let name = fields.need("scenario", report).and_then(|node| name(node, report));
-    let about = fields.need("about", report).and_then(|node| line(node, report));
+    let fields = Fields::open(root, &SCENARIO, report)?;
+    let name = fields.get("scenario").and_then(|node| name(node, report));
+    let about = fields.get("about").and_then(|node| line(node, report));
     let origin = fields.get("origin").map_or_else(Vec::new, |node| lines(node, report));
     let needs = fields.get("needs").map_or_else(BTreeSet::new, |node| abilities(node, report));
 
     let mut names = Names::default();
-    let clusters = fields.need("clusters", report).and_then(|node| clusters::clusters(node, &mut names, report));
-    let broker = fields.need("broker", report).and_then(|node| clusters::broker(node, &names, report));
+    let clusters = fields.get("clusters").and_then(|node| clusters::clusters(node, &mut names, report));
+    let broker = fields.get("broker").and_then(|node| clusters::broker(node, &names, report));
     names.broker.clone_from(&broker);
     let cable = fields.get("cable").map_or(Some(CableDriver::Wireguard), |node| clusters::cable(node, report));
     let links =
@@ -107,8 +119,7 @@ fn scenario(root: &Node, report: &mut Report) -> Option<Scenario> {
     let workloads = fields.get("workloads").map_or_else(Vec::new, |node| clusters::workloads(node, &mut names, report));
     let (timeline, before) =
         fields.get("timeline").map_or_else(Default::default, |node| timeline::timeline(node, &names, report));
-    let expect =
-        fields.need("expect", report).map_or_else(Vec::new, |node| expect::expect(node, &names, &before, report));
+    let expect = fields.get("expect").map_or_else(Vec::new, |node| expect::expect(node, &names, &before, report));
 
     let links = links?;
     let needs = needs.into_iter().chain(implied(&links, &expect)).collect();
@@ -140,7 +151,7 @@ fn name(node: &Node, report: &mut Report) -> Option<String> {
 
 /// A text; line breaks in the file are spaces in it. It is shown as it is, so nothing in it may steer a terminal.
 fn line(node: &Node, report: &mut Report) -> Option<String> {
-    let word = node.word("a text", report)?;
+    let word = node.word(Kind::Text.form(), report)?;
     let steering = word.text.char_indices().find(|(_, c)| errors::steers(*c) && !c.is_whitespace());
     if let Some((at, character)) = steering {
         report.add(word.part(at, at + character.len_utf8()), Wrong::Steers { character });
@@ -155,17 +166,8 @@ fn lines(node: &Node, report: &mut Report) -> Vec<String> {
 }
 
 fn abilities(node: &Node, report: &mut Report) -> BTreeSet<Ability> {
-    let parse = |text: &str| match text {
-        "loss" => Some(Ability::Loss),
-        "delay" => Some(Ability::Delay),
-        "jitter" => Some(Ability::Jitter),
-        "held-flows" => Some(Ability::HeldFlows),
-        "deterministic" => Some(Ability::Deterministic),
-        "hours" => Some(Ability::Hours),
-        _ => None,
-    };
     let list = node.list("a list of abilities: [loss, jitter]", report).unwrap_or_default();
-    list.iter().filter_map(|node| values::value(node, Kind::Ability, parse, report)).collect()
+    list.iter().filter_map(|node| values::one_of(node, Kind::Ability, ABILITIES, report).copied()).collect()
 }
 
 /// Abilities that the rest of the file asks for, so that nobody can forget them.

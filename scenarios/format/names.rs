@@ -17,7 +17,7 @@ use tombolo_core::nat::boxes::Behaviour;
 /// Names that mean something else in references to nodes.
 const NODE_WORDS: [&str; 4] = ["active-gateway", "last-powered-off", "last-crashed", "api"];
 const GATEWAY_TO: &str = "gateway-to-";
-const PATH_TO: &str = "path-to-";
+pub(super) const PATH_TO: &str = "path-to-";
 /// The zone of services of the clusterset.
 const ZONE: &str = ".svc.clusterset.local";
 
@@ -78,7 +78,7 @@ impl Names {
 
     /// `cluster`, as a whole value.
     pub fn cluster_at(&self, node: &Node, report: &mut Report) -> Option<ClusterId> {
-        let word = node.word("the name of a cluster", report)?;
+        let word = node.word(Kind::Cluster.form(), report)?;
         self.cluster(word, (0, word.text.len()), report)
     }
 
@@ -158,7 +158,7 @@ impl Names {
 
     /// The API server of a cluster or of the broker, as `of:` in the verb `api` has it.
     pub fn api(&self, node: &Node, report: &mut Report) -> Option<ApiRef> {
-        let word = node.word("a cluster, or broker", report)?;
+        let word = node.word(Kind::Api.form(), report)?;
         if word.text == "broker" {
             return Some(self.broker_api());
         }

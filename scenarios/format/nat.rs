@@ -1,10 +1,12 @@
 //! `nat:` of a cluster: the box in front of it, in the words of RFC 4787; and what such a box makes impossible.
 
 use super::fields::Fields;
+use super::grammar::{Form, Mapping, may, need};
 use super::names::{Members, Names};
 use super::report::Report;
 use super::tree::Node;
-use super::values::{Kind, value};
+use super::values::{Kind, one_of};
+use super::words::{NAT_KINDS, NAT_PORTS};
 use super::wrong::Wrong;
 use core::fmt;
 use tombolo_core::base::ClusterId;
@@ -38,21 +40,23 @@ impl fmt::Display for NatWrong {
     }
 }
 
-const KINDS: [Dependence; 3] = [Dependence::Nothing, Dependence::Address, Dependence::AddressAndPort];
+/// The keys of a box.
+pub(super) const NAT: Mapping = Mapping {
+    place: "nat",
+    keys: &[
+        need("mapping", Form::One(Kind::NatKind)),
+        need("filtering", Form::One(Kind::NatKind)),
+        may("ports", Form::One(Kind::NatPorts)),
+    ],
+};
 
 /// `{ mapping: endpoint-independent, filtering: address-dependent, ports: kept }`.
 pub(super) fn behaviour(node: &Node, report: &mut Report) -> Option<Behaviour> {
-    let fields = Fields::open(node, "nat", &["mapping", "filtering", "ports"], report)?;
-    let kind = |text: &str| KINDS.into_iter().find(|kind| kind.to_string() == text);
-    let mapping = fields.need("mapping", report).and_then(|node| value(node, Kind::NatKind, kind, report));
-    let filtering = fields.need("filtering", report).and_then(|node| value(node, Kind::NatKind, kind, report));
-    let kept = |text: &str| match text {
-        "kept" => Some(true),
-        "changed" => Some(false),
-        _ => None,
-    };
-    let ports = fields.get("ports").map_or(Some(false), |node| value(node, Kind::NatPorts, kept, report));
-    Some(Behaviour { mapping: mapping?, filtering: filtering?, keeps_ports: ports? })
+    let fields = Fields::open(node, &NAT, report)?;
+    let mut kind = |key| one_of(fields.get(key)?, Kind::NatKind, NAT_KINDS, report).copied();
+    let (mapping, filtering) = (kind("mapping"), kind("filtering"));
+    let ports = fields.get("ports").map_or(Some(&false), |node| one_of(node, Kind::NatPorts, NAT_PORTS, report));
+    Some(Behaviour { mapping: mapping?, filtering: filtering?, keeps_ports: *ports? })
 }
 
 /// A cluster that has a box.

@@ -1,39 +1,68 @@
 //! `timeline:`: what happens, each entry a time and one verb.
 
-use super::fields::{Choice, Fields};
+use super::fields::Fields;
+use super::grammar::{Choice, Form, Key, Mapping, Need, may, need};
 use super::names::Names;
 use super::nat;
 use super::report::Report;
 use super::tree::{Node, Word};
-use super::values::{Kind, duration, flag, no, rate, skew, value};
+use super::values::{Kind, duration, flag, no, one_of, rate, skew};
+use super::words::{BEHAVIOURS, Behaviour, DAEMONS, timed_states};
 use super::wrong::{Same, Wrong};
 use crate::{Act, ApiFault, ApiRef, Daemon, Daemons, NodeRef, Side, Verb, Which};
 use core::time::Duration;
 use std::collections::BTreeSet;
 use tombolo_core::base::ClusterId;
 
+/// An entry.
+pub(super) const ENTRY: Mapping = Mapping {
+    place: "an entry of the timeline",
+    keys: &[need("at", Form::One(Kind::Duration)), need("do", Form::Choice(&VERBS))],
+};
+
 /// The verbs.
 pub(super) const VERBS: Choice = Choice {
     kind: "verb",
     article: "a",
-    known: &[
-        "power_off",
-        "power_on",
-        "crash",
-        "start",
-        "cut",
-        "heal",
-        "api",
-        "export",
-        "unexport",
-        "ready",
-        "unready",
-        "clock_skew",
-        "clock_rate",
-        "nat_remap",
-        "change_address",
+    words: &[
+        need("power_off", Form::One(Kind::Node)),
+        need("power_on", Form::One(Kind::Node)),
+        need("crash", Form::Map(&PROCESS)),
+        need("start", Form::Map(&PROCESS)),
+        need("cut", Form::Map(&CUT)),
+        need("heal", Form::Map(&HEAL)),
+        need("api", Form::Map(&API)),
+        need("export", Form::One(Kind::Service)),
+        need("unexport", Form::One(Kind::Service)),
+        need("ready", Form::One(Kind::Service)),
+        need("unready", Form::One(Kind::Service)),
+        need("clock_skew", Form::Map(&CLOCK_SKEW)),
+        need("clock_rate", Form::Map(&CLOCK_RATE)),
+        need("nat_remap", Form::One(Kind::Cluster)),
+        need("change_address", Form::One(Kind::Cluster)),
     ],
 };
+
+const PROCESS: Mapping = Mapping {
+    place: "crash or start",
+    keys: &[need("node", Form::One(Kind::Node)), need("daemon", Form::One(Kind::Daemon))],
+};
+const FROM: Key = need("from", Form::One(Kind::Side));
+const TO: Key = need("to", Form::One(Kind::Side));
+const CUT: Mapping = Mapping { place: "cut", keys: &[FROM, TO, may("one_way", Form::One(Kind::Flag))] };
+const HEAL: Mapping = Mapping { place: "heal", keys: &[FROM, TO] };
+const API: Mapping = Mapping {
+    place: "api",
+    keys: &[
+        need("of", Form::One(Kind::Api)),
+        need("is", Form::One(Kind::ApiFault)),
+        Key { name: "by", form: Form::One(Kind::Duration), need: Need::With("is", timed_states) },
+    ],
+};
+const CLOCK_SKEW: Mapping =
+    Mapping { place: "clock_skew", keys: &[need("node", Form::One(Kind::Node)), need("by", Form::One(Kind::Skew))] };
+const CLOCK_RATE: Mapping =
+    Mapping { place: "clock_rate", keys: &[need("node", Form::One(Kind::Node)), need("by", Form::One(Kind::Rate))] };
 
 /// Clusters in which something happened that a later `last-…` may refer to.
 #[derive(Default)]
@@ -97,7 +126,7 @@ pub(super) fn timeline(node: &Node, names: &Names, report: &mut Report) -> (Vec<
             before.note(None);
             continue;
         };
-        let at = fields.need("at", report).and_then(|node| {
+        let at = fields.get("at").and_then(|node| {
             let at = duration(node, report)?;
             if at < last {
                 report.add(node.span.clone(), Wrong::OutOfOrder { at, before: last });
@@ -105,7 +134,7 @@ pub(super) fn timeline(node: &Node, names: &Names, report: &mut Report) -> (Vec<
             last = last.max(at);
             Some(at)
         });
-        let verb = fields.need("do", report).and_then(|node| verb(node, names, &before, report));
+        let verb = fields.get("do").and_then(|node| verb(node, names, &before, report));
         before.note(verb.as_ref());
         if let (Some(at), Some(verb)) = (at, verb) {
             acts.push(Act { at, verb });
@@ -117,20 +146,19 @@ pub(super) fn timeline(node: &Node, names: &Names, report: &mut Report) -> (Vec<
 /// The mapping of an entry. A verb beside `at` instead of under `do` is a mistake of its own.
 fn open_entry<'t>(node: &'t Node, report: &mut Report) -> Option<Fields<'t>> {
     let entries = node.map("an entry: { at: 20s, do: { … } }", report)?;
-    let stray = entries.iter().find(|(key, _)| VERBS.known.contains(&key.text.as_str()));
+    let stray = entries.iter().find(|(key, _)| VERBS.has(&key.text));
     if let Some((key, _)) = stray {
         report.add(key.span.clone(), Wrong::VerbOutsideDo { verb: key.text.clone() });
         return None;
     }
-    Fields::open(node, "an entry of the timeline", &["at", "do"], report)
+    Fields::open(node, &ENTRY, report)
 }
 
 fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Option<Verb> {
     let entries = node.map("one verb with its object: { power_off: west/gw-a }", report)?;
-    let strangers: Vec<&Word> =
-        entries.iter().map(|(key, _)| key).filter(|key| !VERBS.known.contains(&key.text.as_str())).collect();
+    let strangers: Vec<&Word> = entries.iter().map(|(key, _)| key).filter(|key| !VERBS.has(&key.text)).collect();
     for key in &strangers {
-        let (kind, known) = (VERBS.kind, VERBS.known);
+        let (kind, known) = (VERBS.kind, VERBS.known());
         report.add(key.span.clone(), Wrong::UnknownWord { kind, word: key.text.clone(), known });
     }
     if !strangers.is_empty() {
@@ -149,7 +177,7 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "start" => process(object, names, &some_node, report).map(|(node, daemons)| Verb::Start(node, daemons)),
         "cut" => cut(object, names, before, report),
         "heal" => {
-            let fields = Fields::open(object, "heal", &["from", "to"], report)?;
+            let fields = Fields::open(object, &HEAL, report)?;
             let (from, to) = sides(&fields, names, before, report)?;
             Some(Verb::Heal { from, to })
         }
@@ -159,10 +187,10 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "nat_remap" => nat::boxed(object, names, report).map(Verb::NatRemap),
         "change_address" => nat::boxed(object, names, report).map(Verb::ChangeAddress),
         "clock_skew" => {
-            clock(object, "clock_skew", &some_node, skew, report).map(|(node, skew)| Verb::ClockSkew(node, skew))
+            clock(object, &CLOCK_SKEW, &some_node, skew, report).map(|(node, skew)| Verb::ClockSkew(node, skew))
         }
         "clock_rate" => {
-            clock(object, "clock_rate", &some_node, rate, report).map(|(node, rate)| Verb::ClockRate(node, rate))
+            clock(object, &CLOCK_RATE, &some_node, rate, report).map(|(node, rate)| Verb::ClockRate(node, rate))
         }
         "ready" => names.service(object, report).map(|(cluster, key)| Verb::Ready(cluster, key)),
         "unready" => names.service(object, report).map(|(cluster, key)| Verb::Unready(cluster, key)),
@@ -173,14 +201,14 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
 /// `{ node: west/gw-a, by: -30s }`, with what `by` is read by.
 fn clock<T>(
     object: &Node,
-    verb: &'static str,
+    mapping: &'static Mapping,
     some_node: &dyn Fn(&Node, &mut Report) -> Option<NodeRef>,
     by: fn(&Node, &mut Report) -> Option<T>,
     report: &mut Report,
 ) -> Option<(NodeRef, T)> {
-    let fields = Fields::open(object, verb, &["node", "by"], report)?;
-    let node = fields.need("node", report).and_then(|node| some_node(node, report));
-    let by = fields.need("by", report).and_then(|node| by(node, report));
+    let fields = Fields::open(object, mapping, report)?;
+    let node = fields.get("node").and_then(|node| some_node(node, report));
+    let by = fields.get("by").and_then(|node| by(node, report));
     Some((node?, by?))
 }
 
@@ -191,14 +219,10 @@ fn process(
     some_node: &dyn Fn(&Node, &mut Report) -> Option<NodeRef>,
     report: &mut Report,
 ) -> Option<(NodeRef, Daemons)> {
-    let fields = Fields::open(object, "crash or start", &["node", "daemon"], report)?;
-    let node = fields.need("node", report).and_then(|node| some_node(node, report));
-    let parse = |text: &str| {
-        let one = Daemon::ALL.into_iter().find(|daemon| daemon.name() == text).map(Daemons::One);
-        if text == "all" { Some(Daemons::All) } else { one }
-    };
-    let daemon_node = fields.need("daemon", report)?;
-    let daemons = value(daemon_node, Kind::Daemon, parse, report);
+    let fields = Fields::open(object, &PROCESS, report)?;
+    let node = fields.get("node").and_then(|node| some_node(node, report));
+    let daemon_node = fields.get("daemon")?;
+    let daemons = one_of(daemon_node, Kind::Daemon, DAEMONS, report).copied();
     let (node, daemons) = (node?, daemons?);
     let is_gateway = is_gateway(&node, names);
     let misplaced = match (daemons, is_gateway) {
@@ -229,7 +253,7 @@ fn is_gateway(node: &NodeRef, names: &Names) -> Option<bool> {
 }
 
 fn cut(object: &Node, names: &Names, before: &Before, report: &mut Report) -> Option<Verb> {
-    let fields = Fields::open(object, "cut", &["from", "to", "one_way"], report)?;
+    let fields = Fields::open(object, &CUT, report)?;
     let one_way = fields.get("one_way").map_or(Some(false), |node| flag(node, report));
     let (from, to) = sides(&fields, names, before, report)?;
     Some(Verb::Cut { from, to, one_way: one_way? })
@@ -238,7 +262,7 @@ fn cut(object: &Node, names: &Names, before: &Before, report: &mut Report) -> Op
 /// `from` and `to`.
 fn sides(fields: &Fields<'_>, names: &Names, before: &Before, report: &mut Report) -> Option<(Side, Side)> {
     let mut side = |key: &'static str| {
-        let node = fields.need(key, report)?;
+        let node = fields.get(key)?;
         let side = names.side(node, report)?;
         if let Side::Node(found) = &side {
             before.check(node, found, report);
@@ -254,29 +278,11 @@ fn sides(fields: &Fields<'_>, names: &Names, before: &Before, report: &mut Repor
     Some((from, to))
 }
 
-/// How an API can be told to behave.
-pub(super) enum Behaviour {
-    Plain(ApiFault),
-    Timed(fn(Duration) -> ApiFault),
-}
-
-pub(super) const BEHAVIOURS: [(&str, Behaviour); 9] = [
-    ("healthy", Behaviour::Plain(ApiFault::Healthy)),
-    ("slow", Behaviour::Timed(ApiFault::Slow)),
-    ("slow-deletes", Behaviour::Timed(ApiFault::SlowDeletes)),
-    ("erroring", Behaviour::Plain(ApiFault::Erroring)),
-    ("down", Behaviour::Plain(ApiFault::Down)),
-    ("restarted-empty", Behaviour::Plain(ApiFault::RestartedEmpty)),
-    ("backed-up", Behaviour::Plain(ApiFault::BackedUp)),
-    ("restored", Behaviour::Plain(ApiFault::Restored)),
-    ("history-expired", Behaviour::Plain(ApiFault::HistoryExpired)),
-];
-
 /// `{ of: west, is: slow, by: 6s }`.
 fn api(object: &Node, names: &Names, before: &Before, report: &mut Report) -> Option<(ApiRef, ApiFault)> {
-    let fields = Fields::open(object, "api", &["of", "is", "by"], report)?;
-    let of = fields.need("of", report).and_then(|node| names.api(node, report));
-    let word = fields.need("is", report)?.word(Kind::ApiFault.form(), report)?;
+    let fields = Fields::open(object, &API, report)?;
+    let of = fields.get("of").and_then(|node| names.api(node, report));
+    let word = fields.get("is")?.word(Kind::ApiFault.form(), report)?;
     let Some((is, behaviour)) = BEHAVIOURS.iter().find(|(name, _)| *name == word.text) else {
         return no(word, Kind::ApiFault, report);
     };

@@ -7,6 +7,7 @@
 use super::report::{Report, Span};
 use super::wrong::{Refused, Shape, Wrong};
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, StrInput};
+use std::borrow::Cow;
 
 /// Deeper nesting than any scenario needs; it bounds the recursion below.
 const NESTING_MAX: usize = 24;
@@ -54,6 +55,12 @@ impl Word {
         self.verbatim.map_or_else(|| self.span.clone(), |start| start + from..start + to)
     }
 
+    /// Whether it stands in quotes or is a block.
+    #[cfg(test)]
+    pub const fn quoted(&self) -> bool {
+        self.quoted
+    }
+
     /// Whether nothing was written.
     pub fn is_nothing(&self) -> bool {
         !self.quoted && matches!(self.text.as_str(), "" | "~" | "null")
@@ -73,10 +80,11 @@ impl Node {
     }
 
     /// The word that it is. Anything else is reported.
-    pub fn word(&self, expected: &'static str, report: &mut Report) -> Option<&Word> {
+    pub fn word(&self, expected: impl Into<Cow<'static, str>>, report: &mut Report) -> Option<&Word> {
         match &self.value {
             Value::Word(word) if !word.is_nothing() => Some(word),
             Value::Word(_) | Value::List(_) | Value::Map(_) => {
+                let expected = expected.into();
                 report.add(self.span.clone(), Wrong::Shape { expected, found: self.shape() });
                 None
             }
@@ -89,6 +97,7 @@ impl Node {
         match &self.value {
             Value::List(list) => Some(list),
             Value::Word(_) | Value::Map(_) => {
+                let expected = expected.into();
                 report.add(self.span.clone(), Wrong::Shape { expected, found: self.shape() });
                 None
             }
@@ -101,6 +110,7 @@ impl Node {
         match &self.value {
             Value::Map(map) => Some(map),
             Value::Word(_) | Value::List(_) => {
+                let expected = expected.into();
                 report.add(self.span.clone(), Wrong::Shape { expected, found: self.shape() });
                 None
             }

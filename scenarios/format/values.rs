@@ -2,11 +2,13 @@
 
 use super::report::Report;
 use super::tree::{Node, Word};
-use super::wrong::Wrong;
+use super::words::{FLAGS, PROTOCOLS, SET, Words, meaning};
+use super::wrong::{Wrong, any_of};
 use crate::{Rate, Skew};
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
+use std::borrow::Cow;
 use tombolo_core::base::{Cidr, LabelError};
 use tombolo_core::model::Protocol;
 
@@ -18,14 +20,26 @@ const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A kind of value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
+    /// Any text.
+    Text,
+    /// A name.
+    Name,
+    /// The name of a cluster.
+    Cluster,
+    /// The name of a node, as its definition has it.
+    NodeSpec,
+    /// Where the broker is.
+    Broker,
+    /// An API server.
+    Api,
+    /// A range of addresses.
+    Range,
     /// A length of time.
     Duration,
     /// Two moments.
     Window,
     /// A port with its protocol.
     Port,
-    /// A transport protocol.
-    Protocol,
     /// A whole number.
     Count,
     /// A share of packets.
@@ -73,38 +87,44 @@ pub enum Kind {
 impl Kind {
     /// How such a value is written.
     #[must_use]
-    pub const fn form(self) -> &'static str {
-        match self {
+    pub fn form(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Text => "a text",
+            Self::Name => "a name",
+            Self::Cluster => "the name of a cluster",
+            Self::NodeSpec => "the name of a node, with a star if it may be a gateway",
+            Self::Broker => "a member that is the broker too, or own",
+            Self::Api => "a cluster, or broker",
+            Self::Range => "a range such as 10.1.0.0/16 or fd00::/64",
             Self::Duration => "a number with a unit: 500ms, 20s, 1m30s, 2h",
             Self::Window => "two moments: 20s..60s",
             Self::Port => "a port from 1 to 65535 and a protocol: 80/tcp or 53/udp",
-            Self::Protocol => "tcp or udp",
             Self::Count => "a whole number",
             Self::Share => "a share from 0% to 100%: 1% or 0.25%",
-            Self::NatKind => "endpoint-independent, address-dependent or address-and-port-dependent",
-            Self::NatPorts => "kept or changed",
             Self::Mtu => "a number of bytes from 1280 to 9000",
             Self::Skew => "a duration, below zero if the clock is behind: 1h, -30s, 0s",
             Self::Rate => "a share of the true rate from -10% to 10%, below zero if the clock is slow: 0.1%, -2%, 0%",
-            Self::Flag => "true or false",
-            Self::Set => "true",
             Self::Target => {
                 "a name or an address, and a port: web.shop.svc.clusterset.local:80, 10.101.0.1:53/udp, [fd00::1]:80"
             }
             Self::DnsName => "a DNS name such as web.shop.svc.clusterset.local",
-            Self::Rcode => "NOERROR, NXDOMAIN, SERVFAIL, REFUSED, FORMERR or NOTIMP",
-            Self::Cable => "wireguard or vxlan",
             Self::Flow => "new (a fresh flow for each probe) or held (one long flow)",
-            Self::Ability => "loss, delay, jitter, held-flows or deterministic",
-            Self::Daemon => "gateway, route-agent, discovery, dns or all",
-            Self::ApiFault => "healthy, slow, slow-deletes, erroring, down, restarted-empty or history-expired",
             Self::Node => {
                 "cluster/node, cluster/active-gateway, cluster/gateway-to-<cluster>, cluster/last-powered-off or cluster/last-crashed"
             }
             Self::Side => "a node (west/gw-a), all nodes of a cluster (west), an API (west/api) or broker",
             Self::Service => "cluster/namespace/name, for example east/shop/web",
             Self::Watched => "cluster/active-gateway or cluster/path-to-<cluster>",
-        }
+            Self::NatKind
+            | Self::NatPorts
+            | Self::Flag
+            | Self::Set
+            | Self::Rcode
+            | Self::Cable
+            | Self::Ability
+            | Self::Daemon
+            | Self::ApiFault => return Cow::Owned(any_of(&self.words())),
+        })
     }
 
     /// What was probably meant by a text that may have a sign.
@@ -121,53 +141,41 @@ impl Kind {
     /// What was probably meant by `text`.
     pub(super) fn hint(self, text: &str) -> Option<String> {
         let number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let words: &'static [&'static str] = match self {
-            Self::Duration if number => return Some(format!("did you mean {text}s?")),
-            Self::Share if number => return Some(format!("did you mean {text}%?")),
-            Self::Skew | Self::Rate => return self.signed_hint(text),
-            Self::Window if text.contains('-') && !text.contains("..") => {
-                return Some(format!("did you mean {}?", text.replacen('-', "..", 1)));
-            }
-            Self::Target if !text.contains(':') => return Some(format!("did you mean {text}:80?")),
-            Self::Cable if text == "ipsec" => return Some("IPsec cables are not there yet".to_owned()),
-            Self::Cable => &["wireguard", "vxlan"],
-            Self::Protocol => &["tcp", "udp"],
-            Self::Port if text.ends_with("/sctp") => return Some("only tcp and udp are carried".to_owned()),
-            Self::Rcode => &["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED", "FORMERR", "NOTIMP"],
-            Self::Flow => &["new", "held"],
-            Self::NatKind => &["endpoint-independent", "address-dependent", "address-and-port-dependent"],
-            Self::NatPorts => &["kept", "changed"],
-            Self::Ability => &["loss", "delay", "jitter", "held-flows", "deterministic"],
-            Self::Daemon => &["gateway", "route-agent", "discovery", "dns", "all"],
-            Self::ApiFault => {
-                &["healthy", "slow", "slow-deletes", "erroring", "down", "restarted-empty", "history-expired"]
-            }
-            Self::Flag => &["true", "false"],
-            Self::Duration
-            | Self::Share
-            | Self::Window
-            | Self::Target
-            | Self::Port
-            | Self::Count
-            | Self::Mtu
-            | Self::Set
-            | Self::DnsName
-            | Self::Node
-            | Self::Side
-            | Self::Service
-            | Self::Watched => return None,
+        let special = if number && self == Self::Duration {
+            format!("did you mean {text}s?")
+        } else if number && self == Self::Share {
+            format!("did you mean {text}%?")
+        } else if self == Self::Window && text.contains('-') && !text.contains("..") {
+            format!("did you mean {}?", text.replacen('-', "..", 1))
+        } else if self == Self::Target && !text.contains(':') {
+            format!("did you mean {text}:80?")
+        } else if self == Self::Cable && text == "ipsec" {
+            "IPsec cables are not there yet".to_owned()
+        } else if self == Self::Port && text.ends_with("/sctp") {
+            "only tcp and udp are carried".to_owned()
+        } else if matches!(self, Self::Skew | Self::Rate) {
+            return self.signed_hint(text);
+        } else {
+            let near = super::nearest::nearest(text, self.words().into_iter())?;
+            format!("did you mean {near}?")
         };
-        super::nearest::nearest(text, words.iter().copied()).map(|word| format!("did you mean {word}?"))
+        Some(special)
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Text => "text",
+            Self::Name => "name",
+            Self::Cluster => "name of a cluster",
+            Self::NodeSpec => "name of a node",
+            Self::Broker => "place of the broker",
+            Self::Api => "API",
+            Self::Range => "range",
             Self::Duration => "duration",
             Self::Window => "window of time",
             Self::Port => "port",
-            Self::Protocol => "protocol",
             Self::Count => "number",
             Self::Share => "share",
             Self::Mtu => "length of packets",
@@ -200,12 +208,22 @@ pub(super) fn no<T>(word: &Word, kind: Kind, report: &mut Report) -> Option<T> {
 }
 
 /// The word at `node`, read by `parse`.
-pub(super) fn value<T>(node: &Node, kind: Kind, parse: fn(&str) -> Option<T>, report: &mut Report) -> Option<T> {
+pub(super) fn value<T>(
+    node: &Node,
+    kind: Kind,
+    parse: impl FnOnce(&str) -> Option<T>,
+    report: &mut Report,
+) -> Option<T> {
     let word = node.word(kind.form(), report)?;
     match parse(&word.text) {
         Some(value) => Some(value),
         None => no(word, kind, report),
     }
+}
+
+/// What the word at `node` stands for in the table of its kind.
+pub(super) fn one_of<'w, T>(node: &Node, kind: Kind, table: &'w Words<T>, report: &mut Report) -> Option<&'w T> {
+    value(node, kind, |text| meaning(table, text), report)
 }
 
 /// A duration.
@@ -225,12 +243,12 @@ pub(super) fn rate(node: &Node, report: &mut Report) -> Option<Rate> {
 
 /// `true` or `false`.
 pub(super) fn flag(node: &Node, report: &mut Report) -> Option<bool> {
-    value(node, Kind::Flag, |text| text.parse().ok(), report)
+    one_of(node, Kind::Flag, FLAGS, report).copied()
 }
 
 /// `true`, for keys whose presence says all.
 pub(super) fn set(node: &Node, report: &mut Report) -> Option<()> {
-    value(node, Kind::Set, |text| (text == "true").then_some(()), report)
+    one_of(node, Kind::Set, SET, report).copied()
 }
 
 /// A window; one that ends before it begins is reported.
@@ -249,7 +267,7 @@ pub(super) fn window(node: &Node, report: &mut Report) -> Option<(Duration, Dura
 
 /// A range of addresses.
 pub(super) fn range(node: &Node, report: &mut Report) -> Option<Cidr> {
-    let word = node.word("a range such as 10.1.0.0/16", report)?;
+    let word = node.word(Kind::Range.form(), report)?;
     match word.text.parse() {
         Ok(range) => Some(range),
         Err(error) => {
@@ -277,7 +295,7 @@ pub(super) fn name<T: FromStr<Err = LabelError>>(
 }
 
 /// Units, longest first: a duration names each at most once and in this order.
-const UNITS: [(&str, u64); 6] = [
+pub(super) const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
     ("s", 1_000_000_000),
@@ -327,8 +345,11 @@ pub(super) fn parse_share(text: &str) -> Option<u32> {
 }
 
 /// Bytes. Every link carries 1,280 (RFC 8200); what ends below would not even carry a hello.
+pub(super) const MTU: core::ops::RangeInclusive<u16> = 1_280..=9_000;
+
+/// Bytes, within [`MTU`].
 pub(super) fn parse_mtu(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|mtu| (1_280..=9_000).contains(mtu))
+    text.parse().ok().filter(|mtu| MTU.contains(mtu))
 }
 
 /// `1h`, `-30s`.
@@ -349,21 +370,12 @@ pub(super) fn parse_rate(text: &str) -> Option<Rate> {
 /// `80/tcp`; without a protocol, TCP.
 pub(super) fn parse_port(text: &str) -> Option<(u16, Protocol)> {
     let (port, protocol) = match text.split_once('/') {
-        Some((port, protocol)) => (port, parse_protocol(protocol)?),
+        Some((port, protocol)) => (port, *meaning(PROTOCOLS, protocol)?),
         None => (text, Protocol::Tcp),
     };
     let plain = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
     let port = port.parse::<u16>().ok().filter(|port| plain && *port != 0)?;
     Some((port, protocol))
-}
-
-/// `tcp` or `udp`.
-fn parse_protocol(text: &str) -> Option<Protocol> {
-    match text {
-        "tcp" => Some(Protocol::Tcp),
-        "udp" => Some(Protocol::Udp),
-        _ => None,
-    }
 }
 
 /// A DNS name, in lower case and without its final dot.

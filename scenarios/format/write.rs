@@ -4,8 +4,9 @@
 //! out, so that a file that was written reads as one that a person wrote. A word goes without quotes only where it is
 //! certain that YAML takes it for itself.
 
-use super::timeline::{BEHAVIOURS, VERBS};
-use super::{KEYS, implied, parse};
+use super::timeline::VERBS;
+use super::words::{ABILITIES, BEHAVIOURS};
+use super::{SCENARIO, implied, parse};
 use crate::wording;
 use crate::{
     Ability, Act, ApiFault, ApiRef, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, Rate,
@@ -22,7 +23,7 @@ const WIDTH: usize = 118;
 /// The text of a scenario file.
 #[must_use]
 pub fn write(scenario: &Scenario) -> String {
-    KEYS.iter().filter_map(|key| Some(section(key, scenario)?.trim_end().to_owned() + "\n")).collect()
+    SCENARIO.keys.iter().filter_map(|key| Some(section(key.name, scenario)?.trim_end().to_owned() + "\n")).collect()
 }
 
 /// The text, if a file can say this scenario at all: if reading it gives the same.
@@ -34,7 +35,7 @@ pub fn written(scenario: &Scenario) -> Option<String> {
 
 /// The words by which a file can call what happens: the verbs, and the states of an API.
 pub fn act_words() -> impl Iterator<Item = &'static str> {
-    VERBS.known.iter().copied().chain(BEHAVIOURS.iter().map(|(name, _)| *name))
+    VERBS.known().into_iter().chain(BEHAVIOURS.iter().map(|(name, _)| *name))
 }
 
 /// Whether a file calls this act by this word, one of [`act_words`].
@@ -54,7 +55,7 @@ fn section(key: &str, scenario: &Scenario) -> Option<String> {
         "needs" => {
             let implied = implied(&scenario.links, &scenario.expect);
             let needs = scenario.needs.iter().filter(|ability| !implied.contains(ability));
-            format!("needs: {}", flow(needs.map(|ability| self::ability(*ability).to_owned()))?)
+            format!("needs: {}", flow(needs.map(|ability| self::ability(*ability)))?)
         }
         "clusters" => {
             let line = |(id, cluster): (_, &Cluster)| format!("  {}: {}\n", word(id), self::cluster(cluster));
@@ -135,15 +136,8 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-const fn ability(ability: Ability) -> &'static str {
-    match ability {
-        Ability::Loss => "loss",
-        Ability::Delay => "delay",
-        Ability::Jitter => "jitter",
-        Ability::HeldFlows => "held-flows",
-        Ability::Deterministic => "deterministic",
-        Ability::Hours => "hours",
-    }
+fn ability(ability: Ability) -> String {
+    ABILITIES.iter().filter(|(_, known)| *known == ability).map(|(word, _)| *word).collect()
 }
 
 fn cluster(Cluster { pods, services, nodes, nat }: &Cluster) -> String {

@@ -7,6 +7,7 @@ use super::values::Kind;
 use core::fmt;
 use core::time::Duration;
 use granit_parser::ErrorKind;
+use std::borrow::Cow;
 use tombolo_core::base::{Cidr, CidrError, ClusterId, LabelError};
 use tombolo_core::model::{Protocol, ServiceKey};
 
@@ -111,7 +112,7 @@ pub enum Wrong {
     #[error("expected {expected}, found {found}")]
     Shape {
         /// What the place wants.
-        expected: &'static str,
+        expected: Cow<'static, str>,
         /// What is there.
         found: Shape,
     },
@@ -123,7 +124,7 @@ pub enum Wrong {
         /// Where.
         place: &'static str,
         /// What the place has.
-        known: &'static [&'static str],
+        known: Vec<&'static str>,
     },
     /// A verb or an expectation stands where only `do:` or a time may.
     #[error("'{verb}' is a verb: verbs stand under 'do'")]
@@ -259,7 +260,7 @@ pub enum Wrong {
         /// What was written.
         word: String,
         /// What there is.
-        known: &'static [&'static str],
+        known: Vec<&'static str>,
     },
     /// Two verbs or expectations in one entry.
     #[error("'{first}' and '{second}' in one entry: an entry has one {kind}")]
@@ -279,7 +280,7 @@ pub enum Wrong {
         /// `verb`, `expectation` or `time`.
         kind: &'static str,
         /// What there is.
-        known: &'static [&'static str],
+        known: Vec<&'static str>,
     },
     /// A time that does not suit an expectation.
     #[error("'{expectation}' cannot be judged '{when}'")]
@@ -289,7 +290,7 @@ pub enum Wrong {
         /// The time.
         when: &'static str,
         /// What suits.
-        suits: &'static [&'static str],
+        suits: Vec<&'static str>,
     },
     /// About NAT boxes.
     #[error("{0}")]
@@ -411,8 +412,8 @@ impl Wrong {
             | Self::UnknownNode { known, .. }
             | Self::UnknownService { known, .. }
             | Self::UnknownPort { known, .. } => Some(any_of(known)),
-            Self::Value { kind, .. } => Some(kind.form().to_owned()),
-            Self::Range { .. } => Some("a range such as 10.1.0.0/16 or fd00::/64".to_owned()),
+            Self::Value { kind, .. } => Some(kind.form().into_owned()),
+            Self::Range { .. } => Some(Kind::Range.form().into_owned()),
             Self::NoCluster { .. } => Some("cluster/node".to_owned()),
             Self::Syntax(_)
             | Self::Refused(_)
@@ -518,7 +519,7 @@ fn did_you_mean(word: &str) -> String {
 }
 
 /// `a`, `a or b`, `a, b or c`; long lists are cut.
-fn any_of<S: AsRef<str>>(words: &[S]) -> String {
+pub(super) fn any_of<S: AsRef<str>>(words: &[S]) -> String {
     const SHOWN_MAX: usize = 16;
     if words.is_empty() {
         return "nothing: there is none".to_owned();

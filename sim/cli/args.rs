@@ -42,6 +42,8 @@ pub(super) enum Command {
     /// Draw scenarios by chance, judge them by the invariants, and shrink what fails to a small file
     #[command(after_help = FUZZ_EXIT_CODES)]
     Fuzz(Fuzz),
+    /// Print the JSON Schema of scenario files, by which editors complete them
+    Schema,
     /// Measure how many machine steps a second core speed makes (three clusters of three nodes)
     Bench {
         /// Simulated seconds

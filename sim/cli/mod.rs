@@ -51,6 +51,10 @@ fn obey(args: Args) -> anyhow::Result<Ending> {
         Command::List { directory } => list::list(&directory),
         Command::Doublecheck(asked) => doublecheck::doublecheck(&asked),
         Command::Fuzz(asked) => fuzz::fuzz(&asked),
+        Command::Schema => {
+            output::say(tombolo_scenarios::format::schema().trim_end())?;
+            Ok(Ending::Held)
+        }
         Command::Bench { seconds, seed } => bench::bench(seconds, seed),
     }
 }

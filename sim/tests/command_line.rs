@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         trial("fuzz_plays_each_seed_and_says_what_it_came_to", fuzz_plays_each_seed),
         trial("fuzz_says_what_is_wrong_with_what_was_asked", fuzz_says_what_is_wrong_with_what_was_asked),
         trial("list_tells_what_each_scenario_is_about", list_tells_what_each_scenario_is_about),
+        trial("schema_prints_the_kept_schema", schema_prints_the_kept_schema),
         trial("bench_tells_machine_steps_a_second", bench_tells_machine_steps_a_second),
     ]
 }
@@ -285,6 +286,13 @@ fn list_tells_what_each_scenario_is_about() -> Result<(), Failed> {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("The active gateway of west loses power."), "{}", stdout(&output));
     assert_eq!(sim(&["list", "core"]).status.code(), Some(2));
+    Ok(())
+}
+
+fn schema_prints_the_kept_schema() -> Result<(), Failed> {
+    let output = sim(&["schema"]);
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/schema.json");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), std::fs::read_to_string(kept).unwrap()));
     Ok(())
 }
 

@@ -1,91 +1,117 @@
 //! What a user sees of a broken file: one snapshot for each way to break it.
 
 use super::super::parse;
+use super::schema::refusal;
 use super::{BASE, base_with};
 
 fn mistakes(text: &str) -> String {
     parse("broken.yaml", text).expect_err("the file is broken").to_string()
 }
 
-/// One snapshot: what a user sees when `old` of the base is `new`.
+/// One snapshot: what a user sees when `old` of the base is `new`. Then what an editor sees of it by the schema.
 macro_rules! broken {
-    ($($name:ident: $old:expr => $new:expr;)*) => {$(
+    ($sees:expr; $($name:ident: $old:expr => $new:expr;)*) => {$(
         #[test]
         fn $name() {
-            insta::assert_snapshot!(mistakes(&base_with($old, $new)));
+            let text = base_with($old, $new);
+            insta::assert_snapshot!(mistakes(&text));
+            let sees: fn(&str) = $sees;
+            sees(&text);
         }
     )*};
 }
 
+/// The form is wrong: an editor marks it too.
+fn marked(text: &str) {
+    assert!(refusal(text).is_some(), "the schema takes {text}");
+}
+
+/// The form is fine, the sense is not: that takes the reader.
+fn unmarked(text: &str) {
+    assert_eq!(refusal(text), None);
+}
+
+/// It is no YAML, or none that a schema ever gets to see as it is.
+fn no_yaml(_: &str) {}
+
 broken! {
+    marked;
     an_unknown_key_names_the_nearest: "broker:" => "brokr:";
     a_missing_key_is_named_with_an_example: "about: A file in which each section has something to break.\n" => "";
-    a_key_twice_names_the_first_line: "broker: east\n" => "broker: east\nbroker: west\n";
-    a_range_with_host_bits_says_which_was_meant: "10.101.0.0/16" => "10.101.0.7/16";
     a_range_that_is_none_is_said: "10.101.0.0/16" => "10.101.0.0";
-    ranges_of_two_clusters_must_not_overlap: "10.102.0.0/16" => "10.1.128.0/17";
-    pods_do_not_stand_where_the_simulator_has_its_nodes: "10.1.0.0/16" => "172.16.0.0/12";
-    services_are_not_reserved_addresses: "10.102.0.0/16" => "240.0.0.0/8";
-    a_cluster_needs_a_gateway: "nodes: [gw-a*, worker]" => "nodes: [gw-a, worker]";
-    a_cluster_has_at_most_four_gateways: "nodes: [gw-a*, worker]" => "nodes: [a*, b*, c*, d*, e*]";
-    a_star_before_a_name_is_no_yaml_alias: "nodes: [gw-a*, worker]" => "nodes: [*gw-a, worker]";
-    a_node_stands_once: "[gw-a*, gw-b*, worker]" => "[gw-a*, gw-b*, gw-a]";
-    a_node_cannot_be_called_like_a_role: "[gw-a*, gw-b*, worker]" => "[gw-a*, active-gateway*, worker]";
-    a_name_has_at_most_63_characters: "worker] }\n  east" => &format!("{}] }}\n  east", "w".repeat(64));
-    a_scenario_name_is_short: "two clusters" => "two clusters and everything that happened to them on that day in May";
-    a_scenario_name_does_not_colour_the_terminal: "two clusters" => "\"two \\e[31mclusters\"";
-    a_story_does_not_turn_the_direction_of_writing: "each section" => "each \u{202e}section";
     a_capital_in_a_cluster_id_is_shown: "  east: {" => "  East: {";
-    an_unknown_broker_names_the_clusters: "broker: east" => "broker: eats";
     a_latency_needs_a_unit: "latency: 5ms" => "latency: 5";
-    a_loss_is_a_share: "loss: 1%" => "loss: 150%";
     a_link_carries_at_least_1280_bytes: "loss: 1%" => "mtu: 576";
-    a_link_joins_two_clusters: "between: [west, east]" => "between: [west, west]";
     ipsec_is_not_there_yet: "broker: east\n" => "broker: east\ncable: ipsec\n";
     a_port_is_a_number_and_a_protocol: "80/tcp" => "80/sctp";
-    a_port_ends_at_65535: "80/tcp" => "70000/tcp";
-    a_workload_in_an_unknown_cluster: "cluster: east" => "cluster: esat";
     an_unknown_verb_lists_the_verbs: "power_off:" => "power_of:";
     two_verbs_in_one_entry: "power_off: west/active-gateway" => "power_off: west/gw-a, power_on: west/gw-a";
     a_verb_outside_do: "do: { power_off: west/active-gateway }" => "power_off: west/active-gateway";
     an_entry_without_a_verb: "{ power_off: west/active-gateway }" => "{ }";
-    an_unknown_cluster_in_a_reference: "power_off: west/active-gateway" => "power_off: wets/active-gateway";
-    an_unknown_node_in_a_reference: "power_off: west/active-gateway" => "power_off: west/gw-c";
     a_node_without_its_cluster: "power_off: west/active-gateway" => "power_off: gw-b";
-    last_powered_off_needs_one: "power_off: west/active-gateway" => "power_off: east/gw-a";
-    a_gateway_leads_to_another_cluster: "power_off: west/active-gateway" => "power_off: west/gateway-to-west";
-    a_worker_runs_no_gateway_daemon: "power_off: west/active-gateway" => "crash: { node: west/worker, daemon: gateway }";
-    an_unknown_service_in_a_verb: "power_off: west/active-gateway" => "unexport: east/shop/wbe";
-    a_cut_has_two_sides: "power_off: west/active-gateway" => "cut: { from: west/gw-a, to: west/gw-a }";
     a_cut_lacks_a_side: "power_off: west/active-gateway" => "cut: { from: west/gw-a, one_wy: true }";
     an_unknown_state_of_an_api: "is: slow, by: 6s" => "is: slwo, by: 6s";
     a_slow_api_needs_a_time: "is: slow, by: 6s" => "is: slow";
     a_dead_api_takes_no_time: "is: slow, by: 6s" => "is: down, by: 6s";
     a_clock_is_off_by_a_duration: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: -30 }";
     a_clock_that_is_ahead_has_no_sign: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: +1h }";
-    a_clock_runs_wrong_by_a_share: "power_off: west/active-gateway" => "clock_rate: { node: west/gw-a, by: -11% }";
     a_wrong_clock_is_on_a_node: "power_off: west/active-gateway" => "clock_rate: { of: west/api, by: 1% }";
     a_nat_box_has_a_mapping_and_a_filter: "[gw-a*, gw-b*, worker] }" => "[gw-a*], nat: { mapping: cone } }";
-    a_broker_behind_nat_is_reached_by_nobody: "nodes: [gw-a*, worker] }" => "nodes: [gw-a*, worker], nat: { mapping: address-dependent, filtering: address-dependent } }";
-    who_has_no_nat_box_cannot_forget: "power_off: west/active-gateway" => "nat_remap: west";
-    a_restored_api_needs_a_backup: "is: slow, by: 6s" => "is: restored";
     a_duration_needs_a_unit: "at: 30s" => "at: 30";
-    time_goes_forward: "at: 30s" => "at: 19s";
     an_expectation_needs_a_time: "by: 10s, connect" => "connect";
     an_expectation_has_one_time: "by: 10s, connect" => "by: 10s, always: true, connect";
     an_entry_without_an_expectation: "unchanged: west/active-gateway" => "unchangd: west/active-gateway";
-    a_window_ends_after_it_begins: "42s..60s" => "60s..42s";
     a_window_has_two_dots: "42s..60s" => "42s-60s";
     an_outage_is_watched_in_a_window: "during: 20s..60s" => "by: 60s";
+    a_target_needs_a_port: "clusterset.local:80\" } }\n" => "clusterset.local\" } }\n";
+    something_unknown_to_watch: "unchanged: west/active-gateway" => "unchanged: west/dns";
+    a_list_where_a_mapping_belongs: "do: { power_off: west/active-gateway }" => "do: [power_off, west/active-gateway]";
+    nothing_where_something_belongs: "broker: east" => "broker:";
+}
+
+broken! {
+    unmarked;
+    a_range_with_host_bits_says_which_was_meant: "10.101.0.0/16" => "10.101.0.7/16";
+    ranges_of_two_clusters_must_not_overlap: "10.102.0.0/16" => "10.1.128.0/17";
+    pods_do_not_stand_where_the_simulator_has_its_nodes: "10.1.0.0/16" => "172.16.0.0/12";
+    services_are_not_reserved_addresses: "10.102.0.0/16" => "240.0.0.0/8";
+    a_cluster_needs_a_gateway: "nodes: [gw-a*, worker]" => "nodes: [gw-a, worker]";
+    a_cluster_has_at_most_four_gateways: "nodes: [gw-a*, worker]" => "nodes: [a*, b*, c*, d*, e*]";
+    a_node_stands_once: "[gw-a*, gw-b*, worker]" => "[gw-a*, gw-b*, gw-a]";
+    a_node_cannot_be_called_like_a_role: "[gw-a*, gw-b*, worker]" => "[gw-a*, active-gateway*, worker]";
+    a_name_has_at_most_63_characters: "worker] }\n  east" => &format!("{}] }}\n  east", "w".repeat(64));
+    a_scenario_name_is_short: "two clusters" => "two clusters and everything that happened to them on that day in May";
+    a_scenario_name_does_not_colour_the_terminal: "two clusters" => "\"two \\e[31mclusters\"";
+    a_story_does_not_turn_the_direction_of_writing: "each section" => "each \u{202e}section";
+    an_unknown_broker_names_the_clusters: "broker: east" => "broker: eats";
+    a_loss_is_a_share: "loss: 1%" => "loss: 150%";
+    a_link_joins_two_clusters: "between: [west, east]" => "between: [west, west]";
+    a_port_ends_at_65535: "80/tcp" => "70000/tcp";
+    a_workload_in_an_unknown_cluster: "cluster: east" => "cluster: esat";
+    an_unknown_cluster_in_a_reference: "power_off: west/active-gateway" => "power_off: wets/active-gateway";
+    an_unknown_node_in_a_reference: "power_off: west/active-gateway" => "power_off: west/gw-c";
+    last_powered_off_needs_one: "power_off: west/active-gateway" => "power_off: east/gw-a";
+    a_gateway_leads_to_another_cluster: "power_off: west/active-gateway" => "power_off: west/gateway-to-west";
+    a_worker_runs_no_gateway_daemon: "power_off: west/active-gateway" => "crash: { node: west/worker, daemon: gateway }";
+    an_unknown_service_in_a_verb: "power_off: west/active-gateway" => "unexport: east/shop/wbe";
+    a_cut_has_two_sides: "power_off: west/active-gateway" => "cut: { from: west/gw-a, to: west/gw-a }";
+    a_clock_runs_wrong_by_a_share: "power_off: west/active-gateway" => "clock_rate: { node: west/gw-a, by: -11% }";
+    a_broker_behind_nat_is_reached_by_nobody: "nodes: [gw-a*, worker] }" => "nodes: [gw-a*, worker], nat: { mapping: address-dependent, filtering: address-dependent } }";
+    who_has_no_nat_box_cannot_forget: "power_off: west/active-gateway" => "nat_remap: west";
+    a_restored_api_needs_a_backup: "is: slow, by: 6s" => "is: restored";
+    time_goes_forward: "at: 30s" => "at: 19s";
+    a_window_ends_after_it_begins: "42s..60s" => "60s..42s";
     a_probe_from_an_unknown_node: "connect: { from: west/worker" => "connect: { from: west/wroker";
     a_probe_to_an_unknown_service: "connect: { from: west/worker, to: \"web." => "connect: { from: west/worker, to: \"wbe.";
     a_probe_to_a_port_that_is_not_served: "clusterset.local:80\" } }\n" => "clusterset.local:81\" } }\n";
-    a_target_needs_a_port: "clusterset.local:80\" } }\n" => "clusterset.local\" } }\n";
-    something_unknown_to_watch: "unchanged: west/active-gateway" => "unchanged: west/dns";
+}
+
+broken! {
+    no_yaml;
+    a_key_twice_names_the_first_line: "broker: east\n" => "broker: east\nbroker: west\n";
+    a_star_before_a_name_is_no_yaml_alias: "nodes: [gw-a*, worker]" => "nodes: [*gw-a, worker]";
     a_bracket_is_missing: "ports: [80/tcp]" => "ports: [80/tcp";
     a_tab_is_no_indentation: "  west: {" => "\twest: {";
-    a_list_where_a_mapping_belongs: "do: { power_off: west/active-gateway }" => "do: [power_off, west/active-gateway]";
-    nothing_where_something_belongs: "broker: east" => "broker:";
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod broken;
 mod garbage;
 mod meaning;
 mod readme;
+mod schema;
 mod written;
 
 use super::parse;

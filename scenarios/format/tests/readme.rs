@@ -1,6 +1,6 @@
 //! The reference page is true: its examples parse, and it has every word of the format and every number as it is.
 
-use super::super::parse;
+use super::super::{SCENARIO, parse};
 use super::{folder, library};
 use crate::{bounds, wording};
 use std::collections::BTreeMap;
@@ -10,8 +10,20 @@ fn readme() -> String {
     fs::read_to_string(folder().join("README.md")).unwrap()
 }
 
+/// The YAML blocks of the page, each made whole with the sections that it leaves out.
+pub(super) fn examples() -> Vec<String> {
+    let blocks = blocks();
+    let whole = sections(&blocks[0]);
+    let complete = |block: &String| {
+        let mut file = whole.clone();
+        file.extend(sections(block));
+        file.into_values().collect()
+    };
+    blocks.iter().map(complete).collect()
+}
+
 /// The YAML blocks of the page.
-fn examples() -> Vec<String> {
+fn blocks() -> Vec<String> {
     let mut examples = Vec::new();
     let readme = readme();
     let mut rest = readme.as_str();
@@ -41,11 +53,7 @@ fn sections(text: &str) -> BTreeMap<String, String> {
 fn every_example_parses() {
     let examples = examples();
     assert!(examples.len() >= 4);
-    let whole = sections(&examples[0]);
-    for example in &examples {
-        let mut file = whole.clone();
-        file.extend(sections(example));
-        let text: String = file.into_values().collect();
+    for text in examples {
         parse("README.md", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
     }
 }
@@ -53,8 +61,8 @@ fn every_example_parses() {
 #[test]
 fn every_word_of_the_format_is_told() {
     let readme = readme();
-    let words = super::super::timeline::VERBS.known.iter().chain(super::super::expect::KEYS).chain(super::super::KEYS);
-    for word in words {
+    let words = [super::super::timeline::VERBS.known(), super::super::expect::ENTRY.known(), SCENARIO.known()];
+    for word in words.concat() {
         assert!(readme.contains(&format!("`{word}")), "{word} is not told");
     }
 }

@@ -20,6 +20,7 @@ fn same(scenario: &Scenario) {
     let text = write(scenario);
     let read = parse("written.yaml", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
     assert_eq!(read, *scenario, "{text}");
+    assert_eq!(super::schema::refusal(&text), None, "{text}");
     assert_eq!(written(scenario), Some(text));
 }
 
