@@ -66,6 +66,7 @@ impl<'a> Casting<'a> {
             Verb::ClockSkew(at, skew) => self.node(at).map(|(cluster, node)| Fault::ClockSkew(cluster, node, *skew))?,
             Verb::NatRemap(cluster) => Fault::NatRemap(cluster.clone()),
             Verb::ChangeAddress(cluster) => Fault::ChangeAddress(cluster.clone()),
+            Verb::Join(cluster) => Fault::Join(cluster.clone()),
             Verb::ClockRate(at, rate) => self.node(at).map(|(cluster, node)| Fault::ClockRate(cluster, node, *rate))?,
             Verb::Unready(cluster, service) => Fault::Unready(cluster.clone(), service.clone()),
             Verb::Ready(cluster, service) => Fault::Ready(cluster.clone(), service.clone()),

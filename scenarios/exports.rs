@@ -1,6 +1,7 @@
-//! Which service is exported when, as the scenario has it: the truth that records, imports and answers are held against.
+//! Which service is exported when, as the scenario has it, which is only where its cluster is a member: the truth that records, imports and answers are held against.
 
 use crate::bounds::CONVERGED_WITHIN;
+use crate::membership::Membership;
 use crate::{Scenario, Verb};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -51,7 +52,8 @@ impl Exports {
                 | Verb::ClockSkew(..)
                 | Verb::ClockRate(..)
                 | Verb::NatRemap(_)
-                | Verb::ChangeAddress(_) => {}
+                | Verb::ChangeAddress(_)
+                | Verb::Join(_) => {}
                 Verb::Unready(cluster, key) => {
                     let spans = unready.entry((cluster.clone(), key.clone())).or_default();
                     if spans.last().is_none_or(|(_, to)| *to != Duration::MAX) {
@@ -65,6 +67,10 @@ impl Exports {
                     }
                 }
             }
+        }
+        let membership = Membership::of(scenario);
+        for ((cluster, _), spans) in &mut spans {
+            *spans = membership.within(cluster, spans);
         }
         Self { spans, unready }
     }

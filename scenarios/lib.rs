@@ -20,6 +20,7 @@ pub mod format;
 pub mod fuzz;
 mod hopeless;
 pub mod invariants;
+mod membership;
 mod mirror;
 pub mod probing;
 #[cfg(test)]

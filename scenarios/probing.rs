@@ -100,7 +100,7 @@ fn aim(expectation: &Expectation) -> Option<(NodeRef, ProbeTarget, bool)> {
             Some((from.clone(), ProbeTarget::Fetch(to.clone()), *flow == Flow::Held))
         }
         Expectation::Dns { from, name, .. } => Some((from.clone(), ProbeTarget::Resolve(name.clone()), false)),
-        Expectation::Unchanged { .. } | Expectation::Settled { .. } => None,
+        Expectation::Unchanged { .. } | Expectation::Refused { .. } | Expectation::Settled { .. } => None,
     }
 }
 
@@ -121,6 +121,7 @@ pub fn when(expectation: &Expectation) -> When {
         | Expectation::Dns { when, .. }
         | Expectation::Outage { during: when, .. }
         | Expectation::Unchanged { during: when, .. }
+        | Expectation::Refused { when, .. }
         | Expectation::Settled { when } => *when,
     }
 }

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
-    CableDriver, Candidate, Candidates, ClusterRecord, Endpoint, ExportRecord, Family, Gateway, Import,
-    InternalTrafficPolicy, Lease, Object, Offer, Protocol, Reach, Service, ServiceKey, ServiceType, SessionAffinity,
-    SourceEndpoint, SourceSlice,
+    CableDriver, Candidate, Candidates, Claim, Claims, ClusterRecord, Endpoint, ExportRecord, Family, Gateway, Import,
+    InternalTrafficPolicy, Lease, Object, Offer, Protocol, Ranges, Reach, Service, ServiceKey, ServiceType,
+    SessionAffinity, SourceEndpoint, SourceSlice,
 };
 use tombolo_core::roles::Event;
 
@@ -97,12 +97,14 @@ pub fn scenario(timeline: Vec<Act>, expect: Vec<Expectation>) -> Scenario {
         services: "10.101.0.0/16".parse().unwrap(),
         nodes: nodes(&["gw-a", "gw-b", "worker"]),
         nat: None,
+        apart: false,
     };
     let east = Cluster {
         pods: "10.2.0.0/16".parse().unwrap(),
         services: "10.102.0.0/16".parse().unwrap(),
         nodes: nodes(&["gw-a", "worker"]),
         nat: None,
+        apart: false,
     };
     Scenario {
         name: "rehearsal".into(),
@@ -251,6 +253,15 @@ pub fn cluster_record(name: &str, pods: &str, services: &str) -> Object {
     Object::Cluster(ClusterRecord { cluster, pods: range(pods), services: range(services), epoch: Epoch(1) })
 }
 
+/// The claims of clusters, each with a range for its pods.
+pub fn claims(members: &[(&str, &str)]) -> Object {
+    let claim = |(name, pods): &(&str, &str)| {
+        let ranges = Ranges { pods: vec![pods.parse().unwrap()], ..Ranges::default() };
+        (cluster(name), Claim { identity: format!("uid of {name}"), ranges })
+    };
+    Object::Claims(Claims { members: members.iter().map(claim).collect() })
+}
+
 /// What east has, as its discovery tells it and others copy it.
 pub fn web_slice() -> Object {
     Object::SourceSlice(SourceSlice {
@@ -378,7 +389,8 @@ impl Stage for Rehearsal {
             | Fault::ClockSkew(..)
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)
-            | Fault::ChangeAddress(_) => return Ok(String::new()),
+            | Fault::ChangeAddress(_)
+            | Fault::Join(_) => return Ok(String::new()),
         };
         for (here, what) in &follows {
             self.add(Fact { at: self.now, place: here.clone(), what: what.clone() });

@@ -46,6 +46,8 @@ pub struct Cluster {
     pub nodes: Vec<NodeSpec>,
     /// The NAT box in front of it, if there is one.
     pub nat: Option<Behaviour>,
+    /// No daemon of ours runs there before it joins.
+    pub apart: bool,
 }
 
 /// A node.
@@ -197,6 +199,8 @@ pub enum Verb {
     NatRemap(ClusterId),
     /// The NAT box of the cluster gets another outside address.
     ChangeAddress(ClusterId),
+    /// Tombolo is installed in a cluster that stood apart: its daemons start.
+    Join(ClusterId),
     /// No pod of the service is ready any more.
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.
@@ -290,6 +294,13 @@ pub enum Expectation {
         during: When,
         /// What.
         what: Watched,
+    },
+    /// The clusterset does not take this cluster in: it says so, and the broker shows nothing of it.
+    Refused {
+        /// When.
+        when: When,
+        /// Which.
+        cluster: ClusterId,
     },
     /// Every plan empty, no write but lease renewals and heartbeats: then and from then on.
     Settled {

@@ -84,6 +84,8 @@ pub enum Fault {
     NatRemap(ClusterId),
     /// The NAT box of the cluster gets another outside address.
     ChangeAddress(ClusterId),
+    /// The daemons of a cluster that stood apart start.
+    Join(ClusterId),
     /// No pod of the service is ready any more.
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.

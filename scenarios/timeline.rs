@@ -71,6 +71,9 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
                 let complete = if *synced { "" } else { ", not complete yet" };
                 ("dns", format!("{place} has {names} name{}{complete}", if *names == 1 { "" } else { "s" }))
             }
+            What::Told(event @ (Event::Refused { .. } | Event::Contested { .. })) => {
+                ("join", format!("{place} {event}"))
+            }
             What::Told(event @ Event::Public(Some(_))) => ("nat", format!("{place} {event}")),
             What::Told(event @ Event::Dials { choice, .. }) if choice.nat => ("nat", format!("{place} {event}")),
             What::Table { .. }
@@ -103,6 +106,7 @@ fn is_worth_a_line(kind: Kind) -> bool {
         | Kind::Gateway
         | Kind::Cluster
         | Kind::Candidates
+        | Kind::Claims
         | Kind::ExportSummary
         | Kind::SourceSlice => false,
     }
@@ -160,6 +164,8 @@ fn choice<'a>(fact: &'a Fact, deaths: &mut BTreeMap<(&'a Place, &'a ClusterId, u
         | Event::Dials { .. }
         | Event::Unanswered { .. }
         | Event::Public(_)
+        | Event::Refused { .. }
+        | Event::Contested { .. }
         | Event::Ignored { .. } => return None,
     };
     let count = deaths.entry((&fact.place, other, version)).or_default();

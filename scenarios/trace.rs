@@ -14,8 +14,8 @@ use serde::{Serialize, Serializer};
 use tombolo_core::base::ClusterId;
 use tombolo_core::base::hash::{fnv1a, fnv1a_more};
 use tombolo_core::model::{
-    Candidates, EndpointSlice, Gateway, Import, InternalTrafficPolicy, Lease, Object, Offer, Port, Service,
-    ServiceExport, SessionAffinity, SourceSlice, TargetPort,
+    Candidates, Claim, Claims, EndpointSlice, Gateway, Import, InternalTrafficPolicy, Lease, Object, Offer, Port,
+    Service, ServiceExport, SessionAffinity, SourceSlice, TargetPort,
 };
 use tombolo_core::roles::Event;
 
@@ -207,6 +207,7 @@ fn describe(object: &Object) -> String {
             o.driver
         ),
         Object::Candidates(o) => candidates(o),
+        Object::Claims(o) => claims(o),
         Object::ExportRecord(o) => format!("{} created {}", offer(&o.offer), o.created.unix_micros()),
         Object::ExportSummary(o) => format!("generation {}", o.generation),
         Object::Import(o) => import(o),
@@ -319,6 +320,11 @@ fn candidates(o: &Candidates) -> String {
         )
     });
     format!("epoch {} {}", o.epoch, list(slots))
+}
+
+fn claims(o: &Claims) -> String {
+    let ranges = |claim: &Claim| list(claim.ranges.all().map(|(purpose, range)| format!("{range} for {purpose}")));
+    list(o.members.iter().map(|(cluster, claim)| format!("{cluster} ({}): {}", claim.identity, ranges(claim))))
 }
 
 fn import(o: &Import) -> String {

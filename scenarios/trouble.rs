@@ -220,7 +220,8 @@ impl Trouble {
             | Verb::Crash(..)
             | Verb::Start(..)
             | Verb::NatRemap(_)
-            | Verb::ChangeAddress(_) => self.beyond_apis(*at),
+            | Verb::ChangeAddress(_)
+            | Verb::Join(_) => self.beyond_apis(*at),
             // Not a fault, but things move.
             Verb::Export(..) | Verb::Unexport(..) | Verb::Ready(..) | Verb::Unready(..) => {
                 self.last = self.last.max(*at)

@@ -7,6 +7,7 @@
 //! | `always` | the same, from the start to the end |
 //! | `outage` | within the window, the longest time in which no answer arrived is at most the bound. The window's edges count as answers, so an outage that begins before or ends after it is measured only as far as it lies in it; but with no answer at all it fails |
 //! | `unchanged` | it is known at the start of the window, and at no moment of the window anything else: not another one, not none, not dead, not for an instant |
+//! | `refused` | a gateway of the cluster told so no later than T (or before A), and until the end of that time no daemon of it wrote anything at the broker. The detail says who and what is in its way |
 //! | `settled` | the last plan step, or write other than a renewal or a heartbeat, comes no later than T (or before A) |
 //!
 //! A probe counts for `by` only if it ended before the next act, since an act may break what is under way. What nobody
@@ -18,10 +19,12 @@ use crate::report::as_millis_if_any;
 use crate::stillness::Stillness;
 use crate::whereabouts::Whereabouts;
 use crate::wording::{self, seconds};
-use crate::{Expectation, Fact, Outcome, Scenario, Watched, What, When, trace};
+use crate::{ApiRef, Expectation, Fact, Outcome, Place, Scenario, Watched, What, When, trace};
 use core::time::Duration;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tombolo_core::base::ClusterId;
+use tombolo_core::roles::Event;
 
 /// How something was judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -100,6 +103,7 @@ impl Evidence<'_> {
             }
             Expectation::Outage { at_most, .. } => self.outage(expectation, *at_most),
             Expectation::Unchanged { what, .. } => self.unchanged(expectation, what),
+            Expectation::Refused { cluster, .. } => self.refused_cluster(expectation, cluster),
             Expectation::Settled { .. } => self.settled(expectation),
         }
     }
@@ -210,6 +214,32 @@ impl Evidence<'_> {
             }
         }
         verdict.met(None, before)
+    }
+
+    fn refused_cluster(&self, expectation: &Expectation, cluster: &ClusterId) -> Verdict {
+        let (bound, until) = match when(expectation) {
+            When::By(bound) => (bound, self.next_act(bound).unwrap_or(self.ended)),
+            When::During(from, to) => (from, to.min(self.ended)),
+            When::Always => (Duration::ZERO, self.ended),
+        };
+        let verdict = Verdict::of(expectation, 0, Some(bound));
+        let mut told = None;
+        for fact in self.facts.iter().take_while(|fact| fact.at < until) {
+            match (&fact.what, &fact.place) {
+                (What::Told(Event::Refused { because }), Place::Daemon(of, ..)) if of == cluster => {
+                    told = told.or(Some((fact.at, because)));
+                }
+                (What::Wrote { by: Place::Daemon(of, ..), key, .. }, Place::Api(ApiRef::Broker)) if of == cluster => {
+                    return verdict.failed(Some(fact.at), format!("{cluster} wrote {key} at the broker"));
+                }
+                _ => {}
+            }
+        }
+        match told {
+            None => verdict.failed(None, format!("{cluster} was never told so")),
+            Some((at, because)) if at <= bound => verdict.met(Some(at), because.clone()),
+            Some((at, because)) => verdict.failed(Some(at), format!("too late: {because}")),
+        }
     }
 
     fn settled(&self, expectation: &Expectation) -> Verdict {

@@ -173,7 +173,12 @@ impl Whereabouts {
                     telling.lives = false;
                 }
             }
-            Event::Dials { .. } | Event::Unanswered { .. } | Event::Public(_) | Event::Ignored { .. } => {}
+            Event::Dials { .. }
+            | Event::Unanswered { .. }
+            | Event::Public(_)
+            | Event::Refused { .. }
+            | Event::Contested { .. }
+            | Event::Ignored { .. } => {}
         }
     }
 

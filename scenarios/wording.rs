@@ -99,6 +99,7 @@ pub fn expectation(expectation: &Expectation) -> String {
             format!("{at}: outage {} to {} at most {}{held}", node(from), target(to), brief(*at_most))
         }
         Expectation::Unchanged { what, .. } => format!("{at}: {} stays as it is", watched(what)),
+        Expectation::Refused { cluster, .. } => format!("{at}: {cluster} is refused"),
         Expectation::Settled { .. } => format!("{at}: settled"),
     }
 }
@@ -130,6 +131,7 @@ pub fn verb(verb: &Verb) -> String {
         Verb::ClockSkew(at, how) => format!("the wall clock of {} is {}", node(at), skew(*how)),
         Verb::NatRemap(cluster) => format!("the NAT box of {cluster} forgets its mappings"),
         Verb::ChangeAddress(cluster) => format!("the NAT box of {cluster} gets another address"),
+        Verb::Join(cluster) => format!("{cluster} joins"),
         Verb::ClockRate(at, how) => format!("the clocks of {} run {}", node(at), rate(*how)),
         Verb::Unready(cluster, service) => format!("pods of {service} in {cluster} not ready"),
         Verb::Ready(cluster, service) => format!("pods of {service} in {cluster} ready"),

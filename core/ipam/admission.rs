@@ -1,28 +1,13 @@
 //! Whether a cluster may join, and with which global range.
 
-use super::overlap::{Conflict, Purpose, Ranges, conflicts, own_conflicts};
+use super::overlap::{Conflict, conflicts, own_conflicts};
 use crate::base::{Cidr, ClusterId};
+use crate::model::{Claim, Claims, Purpose, Ranges};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
-
-/// What one member has claimed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Claim {
-    /// Which cluster it is, whatever its id says: the UID of its namespace `kube-system`.
-    pub identity: String,
-    /// What it uses.
-    pub ranges: Ranges,
-}
-
-/// What all members have claimed.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Claims {
-    /// By cluster.
-    pub members: BTreeMap<ClusterId, Claim>,
-}
 
 /// Which global range a cluster wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -136,20 +121,47 @@ fn join<T: alloc::string::ToString>(items: impl Iterator<Item = T>, between: &st
     items.map(|item| item.to_string()).collect::<Vec<_>>().join(between)
 }
 
-/// Decides whether `application` may join beside `claims`. A cluster that has joined before keeps its global range (B34),
-/// and may change what else it uses. Nothing is decided by the order of members.
+impl Claim {
+    /// Whether it gives the applicant all that it would announce: then there is nothing to decide, and nothing to write.
+    #[must_use]
+    pub fn grants(&self, application: &Application) -> bool {
+        let Application { cluster: _, identity, ranges, global } = application;
+        let within = |ranges: &[Cidr], claimed: &[Cidr]| ranges.iter().all(|r| claimed.iter().any(|c| c.covers(r)));
+        let global = match global {
+            GlobalWish::None => true,
+            GlobalWish::This { range } => self.ranges.global.contains(range),
+            GlobalWish::Any { .. } => !self.ranges.global.is_empty(),
+        };
+        let Ranges { pods, services, .. } = &self.ranges;
+        self.identity == *identity && global && within(&ranges.pods, pods) && within(&ranges.services, services)
+    }
+}
+
+/// Decides whether `application` may join beside `claims`, and beside those without a claim of whom `records` tell what they
+/// announce: plain Submariner's members. A claim that [grants](Claim::grants) all stands, whoever came after it. A cluster
+/// that has joined before keeps its global range (B34), and may change what else it uses. Nothing is decided by the order
+/// of members.
 ///
 /// # Errors
 /// A [`Refusal`] that names who and what is in the way.
-pub fn admit(claims: &Claims, application: &Application) -> Result<Admitted, Refusal> {
+pub fn admit(
+    claims: &Claims,
+    records: &BTreeMap<ClusterId, Ranges>,
+    application: &Application,
+) -> Result<Admitted, Refusal> {
     let Application { cluster, identity, ranges, global } = application;
     let before = claims.members.get(cluster);
     if let Some(before) = before.filter(|before| before.identity != *identity) {
         let (owner, applicant) = (before.identity.clone(), identity.clone());
         return Err(Refusal::IdTaken { cluster: cluster.clone(), owner, applicant });
     }
+    if let Some(claim) = before.filter(|before| before.grants(application)) {
+        return Ok(Admitted { claim: claim.clone(), claims: claims.clone() });
+    }
     let mut ranges = Ranges { global: Vec::new(), ..ranges.clone() };
-    let others = || claims.members.iter().filter(|(id, _)| *id != cluster);
+    let claimed = claims.members.iter().map(|(id, claim)| (id, &claim.ranges));
+    let announced = records.iter().filter(|(id, _)| !claims.members.contains_key(*id));
+    let others: Vec<_> = claimed.chain(announced).filter(|(id, _)| *id != cluster).collect();
     let has = before.and_then(|before| before.ranges.global.first().copied());
     ranges.global.extend(match (*global, has) {
         (GlobalWish::None, _) => None,
@@ -159,13 +171,13 @@ pub fn admit(claims: &Claims, application: &Application) -> Result<Admitted, Ref
         (GlobalWish::This { range }, _) => Some(range),
         (GlobalWish::Any { .. }, Some(has)) => Some(has),
         (GlobalWish::Any { within, size }, None) => {
-            let taken = others().flat_map(|(_, claim)| claim.ranges.all()).chain(ranges.all());
+            let taken = others.iter().flat_map(|(_, ranges)| ranges.all()).chain(ranges.all());
             Some(first_free(within, size, taken.map(|(_, range)| range).collect())?)
         }
     });
     refuse_special(&ranges)?;
     let mut met = own_conflicts(cluster, &ranges);
-    met.extend(others().flat_map(|(id, claim)| conflicts((cluster, &ranges), (id, &claim.ranges))));
+    met.extend(others.into_iter().flat_map(|other| conflicts((cluster, &ranges), other)));
     if !met.is_empty() {
         return Err(Refusal::Overlap(met));
     }

@@ -1,9 +1,9 @@
 //! The conversation with the broker that records a claim.
 
-use super::admission::{Application, Claim, Claims, Refusal, admit};
-use crate::base::{Instant, Machine, Rng};
-use crate::model::{ApiError, Version};
-use alloc::collections::VecDeque;
+use super::admission::{Application, Refusal, admit};
+use crate::base::{ClusterId, Instant, Machine, Rng};
+use crate::model::{ApiError, Claim, Claims, Ranges, Version};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -79,10 +79,20 @@ enum Stage {
     Over,
 }
 
+/// What is known of the others before the claims are read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Grounds {
+    /// The claims as they were seen last. A broker that lost them gets them back, also those of clusters that are away.
+    pub claims: Claims,
+    /// What clusters announce.
+    pub records: BTreeMap<ClusterId, Ranges>,
+}
+
 /// Claims for one cluster: reads, decides, writes on top of what was read, and begins again when somebody was faster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Claiming {
     application: Application,
+    grounds: Grounds,
     stage: Stage,
     failures: u32,
     next_request: u64,
@@ -93,10 +103,16 @@ pub struct Claiming {
 impl Claiming {
     /// Begins at once. `seed` spreads the pauses.
     #[must_use]
-    pub fn new(application: Application, seed: u64, now: Instant) -> Self {
-        let jitter = Rng::stream(seed, "ipam/claiming");
-        let stage = Stage::Over;
-        let mut begun = Self { application, stage, failures: 0, next_request: 0, jitter, outputs: VecDeque::new() };
+    pub fn new(application: Application, grounds: Grounds, seed: u64, now: Instant) -> Self {
+        let mut begun = Self {
+            application,
+            grounds,
+            stage: Stage::Over,
+            failures: 0,
+            next_request: 0,
+            jitter: Rng::stream(seed, "ipam/claiming"),
+            outputs: VecDeque::new(),
+        };
         begun.read(now);
         begun
     }
@@ -113,10 +129,13 @@ impl Claiming {
     }
 
     fn decide(&mut self, found: Option<(Claims, Version)>, now: Instant) {
-        let (claims, expected) = found.map_or((Claims::default(), None), |(claims, version)| (claims, Some(version)));
-        match admit(&claims, &self.application) {
+        let lost = || (self.grounds.claims.clone(), None);
+        let (claims, expected) = found.map_or_else(lost, |(claims, version)| (claims, Some(version)));
+        match admit(&claims, &self.grounds.records, &self.application) {
             Err(refusal) => self.refused(&refusal),
-            Ok(admitted) if admitted.claims == claims => self.over(Outcome::Claimed(admitted.claim)),
+            Ok(admitted) if admitted.claims == claims && expected.is_some() => {
+                self.over(Outcome::Claimed(admitted.claim));
+            }
             Ok(admitted) => {
                 let request = self.request();
                 self.stage = Stage::Writing { request, until: now + GIVE_UP, claim: admitted.claim };

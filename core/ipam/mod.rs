@@ -23,7 +23,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Admitted, Application, Claim, Claims, GlobalWish, Refusal, admit};
-pub use claiming::{Claiming, ClaimingWake, Input, Outcome, Output};
-pub use overlap::{Conflict, Purpose, Ranges, Side, conflicts, own_conflicts};
+pub use admission::{Admitted, Application, GlobalWish, Refusal, admit};
+pub use claiming::{Claiming, ClaimingWake, Grounds, Input, Outcome, Output};
+pub use overlap::{Conflict, Side, conflicts, own_conflicts};
 pub use pool::{AllocateError, Pool, RangeError, RecordError, Recovery};

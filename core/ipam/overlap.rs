@@ -1,75 +1,9 @@
 //! Which ranges may not meet.
 
 use crate::base::{Cidr, ClusterId};
+use crate::model::{Purpose, Ranges};
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::IpAddr;
-use serde::{Deserialize, Serialize};
-
-/// What a range is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Purpose {
-    /// Pods of the cluster.
-    Pods,
-    /// Its services.
-    Services,
-    /// The addresses that stand for its pods and services in the clusterset (GlobalNet).
-    Global,
-    /// The links between its nodes and gateways.
-    Overlay,
-    /// A node's own address.
-    Node,
-}
-
-impl fmt::Display for Purpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pods => "pods",
-            Self::Services => "services",
-            Self::Global => "global addresses",
-            Self::Overlay => "the overlay",
-            Self::Node => "a node",
-        })
-    }
-}
-
-/// All addresses that a cluster uses.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Ranges {
-    /// For pods.
-    pub pods: Vec<Cidr>,
-    /// For services.
-    pub services: Vec<Cidr>,
-    /// For global addresses. A cluster that has some announces them, and nothing else.
-    pub global: Vec<Cidr>,
-    /// For the overlay.
-    pub overlay: Vec<Cidr>,
-    /// Addresses of its nodes.
-    pub nodes: Vec<IpAddr>,
-}
-
-impl Ranges {
-    /// Everything, with what it is for.
-    pub fn all(&self) -> impl Iterator<Item = (Purpose, Cidr)> {
-        let of = |purpose, ranges: &[Cidr]| ranges.iter().map(move |range| (purpose, *range)).collect::<Vec<_>>();
-        of(Purpose::Pods, &self.pods)
-            .into_iter()
-            .chain(of(Purpose::Services, &self.services))
-            .chain(of(Purpose::Global, &self.global))
-            .chain(of(Purpose::Overlay, &self.overlay))
-            .chain(self.nodes.iter().map(|node| (Purpose::Node, Cidr::host(*node))))
-    }
-
-    /// What other clusters route to it.
-    pub fn announced(&self) -> impl Iterator<Item = (Purpose, Cidr)> {
-        let global = !self.global.is_empty();
-        self.all().filter(move |(purpose, _)| match purpose {
-            Purpose::Pods | Purpose::Services => !global,
-            Purpose::Global => true,
-            Purpose::Overlay | Purpose::Node => false,
-        })
-    }
-}
 
 /// A range of one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -46,6 +46,8 @@ pub enum Kind {
     Endpoint,
     /// [`super::Candidates`]
     Candidates,
+    /// [`super::Claims`]
+    Claims,
     /// [`super::ExportRecord`]
     ExportRecord,
     /// [`super::ExportSummary`]
@@ -67,6 +69,7 @@ impl Kind {
             | Self::Cluster
             | Self::Endpoint
             | Self::Candidates
+            | Self::Claims
             | Self::ExportRecord
             | Self::ExportSummary
             | Self::Import

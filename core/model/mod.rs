@@ -6,17 +6,20 @@
 //! | [`Lease`] | who announces for a cluster | its own API |
 //! | [`Gateway`] | one candidate's own card: key, address, what it reaches | its own API |
 //! | [`ClusterRecord`], [`Endpoint`], [`Candidates`] | what a cluster tells the others | its API, the broker, copies in all others |
+//! | [`Claims`] | which ranges are whose | the broker |
 //! | [`ExportRecord`] | one cluster's export of one service | the broker |
 //! | [`ExportSummary`] | that one cluster's exports are all there | the broker |
 //! | [`SourceSlice`] | the endpoints of one cluster's export | the broker, and the API of each importing cluster |
 //! | [`Import`] | one service of the clusterset, merged | the API of each importing cluster |
 
 mod api;
+mod claims;
 mod object;
 mod records;
 mod services;
 
 pub use api::{Api, ApiError, Key, Kind, Version, WatchEvent, Write};
+pub use claims::{Claim, Claims, Purpose, Ranges};
 pub use object::Object;
 pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
 pub use services::{

@@ -1,8 +1,8 @@
 //! Any object, and its identity.
 
 use super::{
-    Candidates, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Gateway, Import, Key, Kind, Lease,
-    Namespace, Node, Service, ServiceExport, SourceSlice,
+    Candidates, Claims, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Gateway, Import, Key,
+    Kind, Lease, Namespace, Node, Service, ServiceExport, SourceSlice,
 };
 use crate::base::hash::{fnv1a, mix};
 use crate::base::{ClusterId, Epoch};
@@ -24,6 +24,7 @@ pub enum Object {
     Cluster(ClusterRecord),
     Endpoint(Endpoint),
     Candidates(Candidates),
+    Claims(Claims),
     ExportRecord(ExportRecord),
     ExportSummary(ExportSummary),
     Import(Import),
@@ -45,6 +46,7 @@ impl Object {
             Self::Cluster(_) => Kind::Cluster,
             Self::Endpoint(_) => Kind::Endpoint,
             Self::Candidates(_) => Kind::Candidates,
+            Self::Claims(_) => Kind::Claims,
             Self::ExportRecord(_) => Kind::ExportRecord,
             Self::ExportSummary(_) => Kind::ExportSummary,
             Self::Import(_) => Kind::Import,
@@ -69,6 +71,7 @@ impl Object {
             | Self::ServiceExport(_)
             | Self::Lease(_)
             | Self::Gateway(_)
+            | Self::Claims(_)
             | Self::Import(_) => Some(self.announced()?.0),
         }
     }
@@ -87,6 +90,7 @@ impl Object {
             | Self::ServiceExport(_)
             | Self::Lease(_)
             | Self::Gateway(_)
+            | Self::Claims(_)
             | Self::ExportRecord(_)
             | Self::ExportSummary(_)
             | Self::Import(_)
@@ -109,6 +113,8 @@ impl Object {
             Self::Cluster(o) => (none, o.cluster.as_str().into()),
             Self::Endpoint(o) => (none, format!("{}-{}", o.cluster, o.cable_name).into()),
             Self::Candidates(o) => (none, o.cluster.as_str().into()),
+            // One for all members, so that two that claim at once meet (B34).
+            Self::Claims(_) => (none, "clusterset".into()),
             Self::ExportSummary(o) => (none, o.cluster.as_str().into()),
             Self::ExportRecord(o) => (none, format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into()),
             Self::Import(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),

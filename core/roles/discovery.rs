@@ -16,6 +16,9 @@
 //! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
 //! or got old data back, takes nothing away ([`Index::believe`]).
 //!
+//! Nothing is published or imported before the cluster is a member: before its gateways have announced it, here or at the
+//! broker. From then on it is one, whatever the APIs lose.
+//!
 //! Of other clusters no endpoint is believed that lies outside the ranges which they announced.
 //!
 //! The own API has an [`ExportSummary`] too: it says to the cluster's DNS that all imports are there.
@@ -60,6 +63,8 @@ pub enum DiscoveryWake {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Discovery {
     cluster: ClusterId,
+    /// The cluster has been announced.
+    member: bool,
     index: Index,
     /// Slices of the own cluster.
     backends: ByService,
@@ -92,6 +97,7 @@ impl Discovery {
     pub fn new(cluster: ClusterId, seed: u64) -> Self {
         Self {
             cluster,
+            member: false,
             index: Index::default(),
             backends: ByService::default(),
             records: ByService::default(),
@@ -113,12 +119,14 @@ impl Discovery {
 /// What arrives.
 impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
-        let before = self.complete();
+        let (before, was_member) = (self.complete(), self.member);
+        self.member |=
+            matches!(&event, WatchEvent::Applied(Object::Cluster(record), _) if record.cluster == self.cluster);
         if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event {
             let known = self.generations.entry((api, summary.cluster.clone())).or_default();
             *known = summary.generation.max(*known);
         }
-        let claims = self.claims(&event);
+        let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let changed = self.index.watched(api, event, now);
         if api == Api::Broker {
             self.index.hear_out(api, Kind::ExportSummary, &self.cluster, &changed, now);
@@ -135,7 +143,7 @@ impl Discovery {
             self.presume_imported(now);
         }
         touched.extend(self.believe_absences(now));
-        if complete != before {
+        if complete != before || self.member != was_member {
             touched.extend(self.services());
         }
         self.judge_all(&touched);
@@ -229,7 +237,8 @@ impl Discovery {
             | Kind::Gateway
             | Kind::Cluster
             | Kind::Endpoint
-            | Kind::Candidates => Vec::new(),
+            | Kind::Candidates
+            | Kind::Claims => Vec::new(),
         }
     }
 
@@ -282,8 +291,10 @@ impl Discovery {
     fn judge(&mut self, service: &ServiceKey) {
         let own = self.own(service);
         self.tell(service, &own);
-        self.publish(service, &own);
-        self.import(service, &own);
+        if self.member {
+            self.publish(service, &own);
+            self.import(service, &own);
+        }
         self.report(service, &own);
     }
 
@@ -403,6 +414,7 @@ impl Machine for Discovery {
 impl Role for Discovery {
     fn watches(&self) -> &'static [(Api, Kind)] {
         &[
+            (Api::Local, Kind::Cluster),
             (Api::Local, Kind::Namespace),
             (Api::Local, Kind::Service),
             (Api::Local, Kind::EndpointSlice),

@@ -4,12 +4,14 @@
 //! ```text
 //!  cards of all candidates ─┐                         ┌─> Cluster, Endpoint, Candidates   at the broker and here
 //!  lease ─> Election ───────┴─> holder: announce ─────┤
+//!  the broker's claims ───────> holder: claim        ─┤
 //!  the broker's records ──────> holder: copy here ────┴─> the other clusters' records     here, for all nodes
 //!  own card  <── reach of each cluster <── Paths <── hellos
 //! ```
 //! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
 
 mod copies;
+mod joining;
 
 use super::announce::{assign_slots, endpoint};
 use super::backends::exported;
@@ -30,6 +32,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
+use joining::Joining;
 
 /// Name of the Lease, as Submariner has it.
 pub const LEASE: &str = "submariner-gateway-lock";
@@ -59,6 +62,8 @@ pub struct GatewayConfig {
     pub keys: Vec<CableKey>,
     /// Unique for each process.
     pub identity: String,
+    /// UID of the cluster's namespace `kube-system`: which cluster it is, whatever it is called (B36).
+    pub cluster_uid: String,
 }
 
 /// The machine of `tombolo gateway`.
@@ -78,6 +83,9 @@ pub struct Gateway {
     term: Option<Epoch>,
     told_lease: Option<(Epoch, Option<Slot>)>,
     hesitates_until: Option<Instant>,
+    joining: Joining,
+    /// Clusters whose announcements are not copied, and why.
+    strangers: BTreeMap<ClusterId, String>,
     outbox: VecDeque<Output>,
 }
 
@@ -86,6 +94,8 @@ pub struct Gateway {
 pub enum GatewayWake {
     /// The lease has to be read, renewed or given up.
     Election,
+    /// The cluster's ranges have to be claimed.
+    Joining,
     /// A hello is due, or a neighbour has been silent.
     Paths,
     /// An address is to be tested or looked up.
@@ -122,6 +132,8 @@ impl Gateway {
             term: None,
             told_lease: None,
             hesitates_until: None,
+            joining: Joining::new(config.cluster_uid, seed),
+            strangers: BTreeMap::new(),
             outbox: VecDeque::new(),
         }
     }
@@ -131,6 +143,9 @@ impl Gateway {
         self.presume_originals(api, touched, now);
         self.node.hear_out(&mut self.index, api, touched, now);
         self.see_epochs(now);
+        if any(&[Kind::Cluster, Kind::Claims]) {
+            self.see_strangers();
+        }
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
         }
@@ -141,6 +156,7 @@ impl Gateway {
     fn refresh(&mut self, now: Instant) {
         if self.node.believe_absences(&mut self.index, now) {
             self.node.membership(&self.index, now);
+            self.see_strangers();
         }
         self.dial(now);
         self.network(now);
@@ -267,9 +283,12 @@ impl Gateway {
     fn reconcile(&mut self, now: Instant) {
         self.want_card(now);
         self.give_back();
+        self.join(now);
         if let Some(epoch) = self.term {
             self.announce(epoch, now);
-            self.copy_from_broker();
+            if self.may_announce() {
+                self.copy_from_broker();
+            }
         }
         self.pump_writer();
     }
@@ -333,8 +352,8 @@ impl Gateway {
         self.hesitates_until.is_some()
     }
 
-    /// The holder's announcements: here and at the broker, the new one before the old ones go. Its Cluster in the own API
-    /// is its word that the copies are all there.
+    /// The holder's announcements: here and, as a member, at the broker; the new one before the old ones go. Its Cluster in
+    /// the own API is its word that the copies are all there.
     fn announce(&mut self, epoch: Epoch, now: Instant) {
         let needed = [Kind::Node, Kind::Gateway, Kind::Cluster, Kind::Endpoint, Kind::Candidates];
         if !self.index.all_synced(Api::Local, &needed) || self.hesitates(now) {
@@ -350,12 +369,14 @@ impl Gateway {
             epoch,
         };
         let ours = [Object::Cluster(cluster), Object::Candidates(candidates), Object::Endpoint(endpoint)];
+        let member = self.may_announce();
         for api in [Api::Local, Api::Broker] {
-            if !COPIED.iter().all(|kind| self.index.synced(api, *kind)) {
+            if !COPIED.iter().all(|kind| self.index.synced(api, *kind)) || (api == Api::Broker && !member) {
                 continue;
             }
             for object in &ours {
-                if api == Api::Broker || object.kind() != Kind::Cluster || self.may_say_all(&object.key()) {
+                let is_word = api == Api::Local && object.kind() == Kind::Cluster;
+                if !is_word || (member && self.may_say_all(&object.key())) {
                     self.want_announced(api, object, epoch);
                 }
             }
@@ -419,6 +440,10 @@ impl Gateway {
     }
 
     fn written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
+        if Joining::asked(id) {
+            self.claims_written(id, result, now);
+            return;
+        }
         if id.0 & OF_ELECTION != 0 {
             self.elect(election::Input::Written { request: id.0 & !OF_ELECTION, result }, now);
             return;
@@ -455,6 +480,7 @@ impl Machine for Gateway {
                 }
                 self.tell_lease(now);
             }
+            Input::Read(id, result) if Joining::asked(id) => self.claims_read(id, result, now),
             Input::Read(id, result) => {
                 let lease_of =
                     |(object, version)| if let Object::Lease(lease) = object { Some((lease, version)) } else { None };
@@ -494,7 +520,8 @@ impl Machine for Gateway {
         let absence = self.index.poll_timeout().into_iter().chain(self.hesitates_until).min();
         let absence = absence.map(|at| (at, GatewayWake::Absence));
         let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
-        [election, paths, dialling, writer, absence, loss].into_iter().flatten().min()
+        let joining = self.joining.poll_timeout().map(|at| (at, GatewayWake::Joining));
+        [election, joining, paths, dialling, writer, absence, loss].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -507,9 +534,10 @@ impl Machine for Gateway {
         let dares = self.hesitates_until.take_if(|until| *until <= now).is_some();
         let again = !self.writer.due(now).is_empty();
         let lost = !self.losses.due(now).is_empty();
+        let asks = self.wake_claiming(now);
         if moved || absent {
             self.refresh(now);
-        } else if again || lost || dares {
+        } else if again || lost || dares || asks {
             self.reconcile(now);
         }
     }
@@ -537,6 +565,7 @@ impl Role for Gateway {
             (Api::Broker, Kind::Cluster),
             (Api::Broker, Kind::Endpoint),
             (Api::Broker, Kind::Candidates),
+            (Api::Broker, Kind::Claims),
         ]
     }
 }

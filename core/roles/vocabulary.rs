@@ -111,6 +111,16 @@ pub enum Event {
         /// Why.
         because: String,
     },
+    /// The clusterset does not take this cluster in: it announces nothing.
+    Refused {
+        /// Who and what is in the way.
+        because: String,
+    },
+    /// Another has claimed what this cluster announces, and goes on announcing, since it did so before.
+    Contested {
+        /// Who and what is in the way.
+        because: String,
+    },
     /// The path to a cluster is now this one.
     PathChosen {
         /// The other cluster.
@@ -159,6 +169,8 @@ impl fmt::Display for Event {
             Self::StoodDown { epoch, because } => {
                 write!(f, "stood down from epoch {epoch}: {because}")
             }
+            Self::Refused { because } => write!(f, "is refused, and announces nothing: {because}"),
+            Self::Contested { because } => write!(f, "announces as before, but its claim is refused: {because}"),
             Self::PathChosen { cluster, version, pair: (local, remote) } => {
                 write!(f, "path to {cluster} is now {local}-{remote} (version {version})")
             }

@@ -64,6 +64,7 @@ pub const fn scope(kind: Kind) -> Scope {
         | Kind::Cluster
         | Kind::Endpoint
         | Kind::Candidates
+        | Kind::Claims
         | Kind::ExportRecord
         | Kind::ExportSummary => Scope::Own,
     }
@@ -84,6 +85,7 @@ pub fn resource(kind: Kind) -> ApiResource {
         Kind::Cluster => ("submariner.io", "v1", "Cluster", "clusters"),
         Kind::Endpoint => ("submariner.io", "v1", "Endpoint", "endpoints"),
         Kind::Candidates => ("tombolo.dev", "v1alpha1", "Candidates", "candidates"),
+        Kind::Claims => ("tombolo.dev", "v1alpha1", "Claims", "claims"),
         Kind::ExportRecord => ("tombolo.dev", "v1alpha1", "Export", "exports"),
         Kind::ExportSummary => ("tombolo.dev", "v1alpha1", "ExportSummary", "exportsummaries"),
         Kind::Import => ("multicluster.x-k8s.io", "v1alpha1", "ServiceImport", "serviceimports"),
@@ -111,6 +113,7 @@ pub fn selectors(api: Api, kind: Kind, places: &Places) -> (Option<String>, Opti
         | Kind::Cluster
         | Kind::Endpoint
         | Kind::Candidates
+        | Kind::Claims
         | Kind::ExportRecord
         | Kind::ExportSummary
         | Kind::Import => (None, None),

@@ -40,6 +40,7 @@ impl Seen {
             | Kind::Cluster
             | Kind::Endpoint
             | Kind::Candidates
+            | Kind::Claims
             | Kind::ExportRecord
             | Kind::ExportSummary
             | Kind::Import

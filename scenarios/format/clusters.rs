@@ -40,6 +40,7 @@ pub(super) const CLUSTER: Mapping = Mapping {
         need("services", Form::One(Kind::Range)),
         need("nodes", Form::Some(&Form::One(Kind::NodeSpec))),
         may("nat", Form::Map(&nat::NAT)),
+        may("apart", Form::One(Kind::Flag)),
     ],
 };
 
@@ -72,6 +73,7 @@ struct Taken {
     range: Cidr,
     kind: &'static str,
     cluster: ClusterId,
+    apart: bool,
 }
 
 /// The clusters. Their names and nodes go into `names`, also where the rest of a cluster could not be read.
@@ -112,11 +114,15 @@ fn cluster(
     report: &mut Report,
 ) -> Option<Cluster> {
     let fields = Fields::open(node, &CLUSTER, report)?;
-    let pods = fields.get("pods").and_then(|node| own_range(id, "pods", node, taken, report));
-    let services = fields.get("services").and_then(|node| own_range(id, "services", node, taken, report));
+    let apart = fields.get("apart").map_or(Some(false), |node| flag(node, report));
+    let mut own_range = |kind: &'static str, report: &mut Report| {
+        own_range(id, kind, apart.unwrap_or(true), fields.get(kind)?, taken, report)
+    };
+    let (pods, services) = (own_range("pods", report), own_range("services", report));
     let members = fields.get("nodes").and_then(|node| nodes(id, node, report));
     let nodes = members.as_ref().map(|members| members.nodes.clone());
-    names.clusters.insert(id.clone(), members.unwrap_or_default());
+    let members = Members { apart: apart.unwrap_or(true), ..members.unwrap_or_default() };
+    names.clusters.insert(id.clone(), members);
     let nat = match fields.get("nat") {
         None => None,
         Some(node) => {
@@ -128,13 +134,15 @@ fn cluster(
             Some(behaviour?)
         }
     };
-    Some(Cluster { pods: pods?, services: services?, nodes: nodes?, nat })
+    Some(Cluster { pods: pods?, services: services?, nodes: nodes?, nat, apart: apart? })
 }
 
-/// A range that overlaps none before it, and none that means something else.
+/// A range that overlaps none before it, and none that means something else. The ranges of a cluster that stands apart may
+/// meet those of others: then it is refused when it joins.
 fn own_range(
     cluster: &ClusterId,
     kind: &'static str,
+    apart: bool,
     node: &Node,
     taken: &mut Vec<Taken>,
     report: &mut Report,
@@ -144,7 +152,8 @@ fn own_range(
         let cluster = cluster.clone();
         report.add(node.span.clone(), Wrong::RangeSpecial { range_kind: kind, range, cluster, special, why });
     }
-    if let Some(other) = taken.iter().find(|other| other.range.overlaps(&range)) {
+    let matters = |other: &&Taken| other.cluster == *cluster || !(apart || other.apart);
+    if let Some(other) = taken.iter().filter(matters).find(|other| other.range.overlaps(&range)) {
         let wrong = Wrong::RangesOverlap {
             range_kind: kind,
             range,
@@ -155,7 +164,7 @@ fn own_range(
         };
         report.add(node.span.clone(), wrong);
     }
-    taken.push(Taken { range, kind, cluster: cluster.clone() });
+    taken.push(Taken { range, kind, cluster: cluster.clone(), apart });
     Some(range)
 }
 
@@ -167,7 +176,7 @@ fn special(range: Cidr) -> Option<(Cidr, &'static str)> {
 
 fn nodes(cluster: &ClusterId, node: &Node, report: &mut Report) -> Option<Members> {
     let list = node.list("a list of nodes: [gw-a*, gw-b*, worker]", report)?;
-    let mut members = Members { nodes: Vec::new(), whole: true, nat: false, behaviour: None };
+    let mut members = Members { whole: true, ..Members::default() };
     for node in list {
         match node_spec(node, &members.nodes, report) {
             Some(spec) => members.nodes.push(spec),

@@ -31,10 +31,16 @@ pub(super) const ENTRY: Judged = Judged {
             need("dns", Form::Map(&DNS)),
             need("outage", Form::Map(&OUTAGE)),
             need("unchanged", Form::One(Kind::Watched)),
+            need("refused", Form::One(Kind::Cluster)),
             need("settled", Form::One(Kind::Set)),
         ],
     },
-    suits: &[("outage", &["during", "always"]), ("unchanged", &["during", "always"]), ("settled", &["by", "during"])],
+    suits: &[
+        ("outage", &["during", "always"]),
+        ("unchanged", &["during", "always"]),
+        ("refused", &["by", "during"]),
+        ("settled", &["by", "during"]),
+    ],
 };
 
 const FROM: Key = need("from", Form::One(Kind::Node));
@@ -95,6 +101,11 @@ impl Context<'_> {
                 let what = self.names.watched(object, report);
                 let during = suits(when?, "unchanged", report)?;
                 Some(Expectation::Unchanged { during, what: what? })
+            }
+            "refused" => {
+                let cluster = self.names.cluster_at(object, report);
+                let when = suits(when?, "refused", report)?;
+                Some(Expectation::Refused { when, cluster: cluster? })
             }
             "settled" => {
                 set(object, report)?;

@@ -15,6 +15,7 @@ mod errors;
 mod expect;
 mod fields;
 mod grammar;
+mod membership;
 mod names;
 mod nat;
 mod nearest;

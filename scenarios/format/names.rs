@@ -42,6 +42,8 @@ pub(super) struct Members {
     pub nat: bool,
     /// How that box behaves, if that could be read.
     pub behaviour: Option<Behaviour>,
+    /// Whether it is no member at the start.
+    pub apart: bool,
 }
 
 /// What the file defines.

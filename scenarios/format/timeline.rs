@@ -2,6 +2,7 @@
 
 use super::fields::Fields;
 use super::grammar::{Choice, Form, Key, Mapping, Need, may, need};
+use super::membership;
 use super::names::Names;
 use super::nat;
 use super::report::Report;
@@ -40,6 +41,7 @@ pub(super) const VERBS: Choice = Choice {
         need("clock_rate", Form::Map(&CLOCK_RATE)),
         need("nat_remap", Form::One(Kind::Cluster)),
         need("change_address", Form::One(Kind::Cluster)),
+        need("join", Form::One(Kind::Cluster)),
     ],
 };
 
@@ -70,6 +72,7 @@ pub(super) struct Before {
     powered_off: BTreeSet<ClusterId>,
     crashed: BTreeSet<ClusterId>,
     backed_up: BTreeSet<ApiRef>,
+    joined: BTreeSet<ClusterId>,
     /// A verb could not be read: it may have been the one.
     unsure: bool,
 }
@@ -84,6 +87,7 @@ impl Before {
             Verb::PowerOff(node) => self.powered_off.insert(node.cluster.clone()),
             Verb::Crash(node, _) => self.crashed.insert(node.cluster.clone()),
             Verb::Api(api, ApiFault::BackedUp) => self.backed_up.insert(api.clone()),
+            Verb::Join(cluster) => self.joined.insert(cluster.clone()),
             Verb::PowerOn(_)
             | Verb::Start(..)
             | Verb::Cut { .. }
@@ -186,6 +190,7 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "unexport" => names.service(object, report).map(|(cluster, key)| Verb::Unexport(cluster, key)),
         "nat_remap" => nat::boxed(object, names, report).map(Verb::NatRemap),
         "change_address" => nat::boxed(object, names, report).map(Verb::ChangeAddress),
+        "join" => membership::joins(object, names, &before.joined, report).map(Verb::Join),
         "clock_skew" => {
             clock(object, &CLOCK_SKEW, &some_node, skew, report).map(|(node, skew)| Verb::ClockSkew(node, skew))
         }

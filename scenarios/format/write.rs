@@ -140,12 +140,13 @@ fn ability(ability: Ability) -> String {
     ABILITIES.iter().filter(|(_, known)| *known == ability).map(|(word, _)| *word).collect()
 }
 
-fn cluster(Cluster { pods, services, nodes, nat }: &Cluster) -> String {
+fn cluster(Cluster { pods, services, nodes, nat, apart }: &Cluster) -> String {
     let node = |node: &crate::NodeSpec| format!("{}{}", node.name, if node.gateway { "*" } else { "" });
     let nodes = nodes.iter().map(|spec| word(&node(spec))).collect::<Vec<_>>().join(", ");
     let (pods, services) = (word(&pods.to_string()), word(&services.to_string()));
     let nat = nat.map_or_else(String::new, |nat| format!(", nat: {}", self::nat(nat)));
-    format!("{{ pods: {pods}, services: {services}, nodes: [{nodes}]{nat} }}")
+    let apart = if *apart { ", apart: true" } else { "" };
+    format!("{{ pods: {pods}, services: {services}, nodes: [{nodes}]{nat}{apart} }}")
 }
 
 fn nat(Behaviour { mapping, filtering, keeps_ports }: Behaviour) -> String {
@@ -248,6 +249,7 @@ fn verb(verb: &Verb) -> String {
         }
         Verb::NatRemap(cluster) => format!("nat_remap: {}", word(cluster.as_str())),
         Verb::ChangeAddress(cluster) => format!("change_address: {}", word(cluster.as_str())),
+        Verb::Join(cluster) => format!("join: {}", word(cluster.as_str())),
         Verb::Unready(cluster, service) => format!("unready: {cluster}/{service}"),
         Verb::Ready(cluster, service) => format!("ready: {cluster}/{service}"),
     }
@@ -304,6 +306,7 @@ fn expectation(expectation: &Expectation) -> String {
             format!("outage: {{ {}, at_most: {}{held} }}", ends(from, to), duration(*at_most))
         }
         Expectation::Unchanged { what, .. } => format!("unchanged: {}", wording::watched(what)),
+        Expectation::Refused { cluster, .. } => format!("refused: {}", word(cluster.as_str())),
         Expectation::Settled { .. } => "settled: true".into(),
     };
     format!("{}, {what}", when(crate::probing::when(expectation)))

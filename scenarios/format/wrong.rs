@@ -1,6 +1,7 @@
 //! What can be wrong in a scenario file. Each variant is a fact with what a person needs to mend it; the texts are here
 //! and nowhere else.
 
+use super::membership::MembershipWrong;
 use super::nat::NatWrong;
 use super::nearest::nearest;
 use super::values::Kind;
@@ -295,6 +296,9 @@ pub enum Wrong {
     /// About NAT boxes.
     #[error("{0}")]
     Nat(NatWrong),
+    /// About membership.
+    #[error("{0}")]
+    Membership(MembershipWrong),
     /// No such cluster.
     #[error("there is no cluster '{name}'")]
     UnknownCluster {
@@ -440,6 +444,7 @@ impl Wrong {
             | Self::NoBackup { .. }
             | Self::NoDaemonThere { .. }
             | Self::Same(_)
+            | Self::Membership(_)
             | Self::Nat(_)
             | Self::ApiLacksTime { .. }
             | Self::ApiTakesNoTime { .. }
@@ -495,6 +500,7 @@ impl Wrong {
             }
             Self::ApiLacksTime { is } => Some(format!("for example {{ of: west, is: {is}, by: 6s }}")),
             Self::ApiTakesNoTime { .. } => Some("only slow and slow-deletes have a time".to_owned()),
+            Self::Membership(wrong) => Some(wrong.hint()),
             Self::AnswerWithCode { .. } => Some("leave any_of out, or say rcode: NOERROR".to_owned()),
             Self::TooLong { .. }
             | Self::Lacks { .. }

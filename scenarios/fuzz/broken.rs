@@ -96,7 +96,9 @@ impl Broken {
                 self.exported.len() < before
             }
             // Nothing is broken by them.
-            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => true,
+            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) | Verb::Join(_) => {
+                true
+            }
             Verb::Unready(cluster, key) => {
                 let cure = Verb::Ready(cluster.clone(), key.clone());
                 let changes = !self.cures.contains(&cure);

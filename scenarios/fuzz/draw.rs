@@ -95,7 +95,7 @@ pub(super) fn retime(scenario: &mut Scenario) {
             Expectation::Outage { during, .. } => {
                 *during = When::During(last + CONVERGED_WITHIN, last + CALM_AFTER + WATCHED_FOR);
             }
-            Expectation::Refuse { .. } | Expectation::Unchanged { .. } => {}
+            Expectation::Refuse { .. } | Expectation::Unchanged { .. } | Expectation::Refused { .. } => {}
         }
     }
 }
@@ -146,7 +146,7 @@ fn clusters(dice: &mut Dice) -> BTreeMap<ClusterId, Cluster> {
         let nodes = nodes.chain(WORKERS.iter().take(workers).filter_map(node(false))).collect();
         Some((
             ClusterId::new(name).ok()?,
-            Cluster { pods: range(number)?, services: range(100 + number)?, nodes, nat: None },
+            Cluster { pods: range(number)?, services: range(100 + number)?, nodes, nat: None, apart: false },
         ))
     };
     (1..).zip(CLUSTERS.iter().take(count)).filter_map(cluster).collect()
@@ -285,7 +285,9 @@ impl World<'_> {
             Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) | Verb::Ready(..) => {
                 return None;
             }
-            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => return None,
+            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) | Verb::Join(_) => {
+                return None;
+            }
         })
     }
 

@@ -123,6 +123,7 @@ const fn kind(expectation: &Expectation) -> &'static str {
         Expectation::Dns { .. } => "dns",
         Expectation::Outage { .. } => "outage",
         Expectation::Unchanged { .. } => "unchanged",
+        Expectation::Refused { .. } => "refused",
         Expectation::Settled { .. } => "settled",
     }
 }

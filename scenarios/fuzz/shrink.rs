@@ -140,6 +140,7 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
         Verb::NatRemap(cluster) | Verb::ChangeAddress(cluster) => {
             there.clusters.get(cluster).is_some_and(|cluster| cluster.nat.is_some())
         }
+        Verb::Join(cluster) => there.clusters.contains_key(cluster),
         Verb::Crash(node, which) | Verb::Start(node, which) => has_daemon(&there, node, *which),
         Verb::Cut { from, to, .. } | Verb::Heal { from, to } => has_side(&there, from) && has_side(&there, to),
         Verb::Api(api, _) => has_api(&there, api),
@@ -171,6 +172,7 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
                 .collect();
             has_node(&there, from) && named(name) && any_of.is_empty() == denied
         }
+        Expectation::Refused { cluster, .. } => there.clusters.contains_key(cluster),
         Expectation::Unchanged { .. } | Expectation::Settled { .. } => true,
     });
     retime(scenario);
@@ -257,7 +259,7 @@ fn move_home(scenario: &mut Scenario, id: &ClusterId, gone: &NodeName) {
                     from.which = Which::Named(first.clone());
                 }
             }
-            Expectation::Unchanged { .. } | Expectation::Settled { .. } => {}
+            Expectation::Unchanged { .. } | Expectation::Refused { .. } | Expectation::Settled { .. } => {}
         }
     }
 }
@@ -330,7 +332,8 @@ fn plainer_verbs(scenario: &Scenario) -> Vec<Scenario> {
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
-            | Verb::ChangeAddress(_) => {}
+            | Verb::ChangeAddress(_)
+            | Verb::Join(_) => {}
         }
     }
     plainer
@@ -353,7 +356,8 @@ fn cure_of(verb: &Verb) -> Option<Verb> {
         | Verb::ClockSkew(..)
         | Verb::ClockRate(..)
         | Verb::NatRemap(_)
-        | Verb::ChangeAddress(_) => None,
+        | Verb::ChangeAddress(_)
+        | Verb::Join(_) => None,
     }
 }
 

@@ -49,7 +49,10 @@ impl Converges {
             match expectation {
                 Expectation::Connect { .. } | Expectation::Outage { .. } => drop(watched.insert(stream)),
                 Expectation::Refuse { .. } => drop(refused.insert(stream)),
-                Expectation::Dns { .. } | Expectation::Unchanged { .. } | Expectation::Settled { .. } => {}
+                Expectation::Dns { .. }
+                | Expectation::Unchanged { .. }
+                | Expectation::Refused { .. }
+                | Expectation::Settled { .. } => {}
             }
         }
         watched.retain(|index| !refused.contains(index) && streams.get(*index).is_some_and(|stream| !stream.held));

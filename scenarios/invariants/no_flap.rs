@@ -39,7 +39,12 @@ impl NoFlap {
             | What::Power(_)
             | What::Told(
                 // What it dials moves as a step of a plan, if it moves.
-                Event::Dials { .. } | Event::Unanswered { .. } | Event::Public(_) | Event::Ignored { .. },
+                Event::Dials { .. }
+                | Event::Unanswered { .. }
+                | Event::Public(_)
+                | Event::Refused { .. }
+                | Event::Contested { .. }
+                | Event::Ignored { .. },
             )
             | What::Table { .. }
             | What::Probed { .. } => None,

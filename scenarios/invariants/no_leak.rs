@@ -1,26 +1,28 @@
 //! **No leak between strangers.** A member announces only its own ranges, names and services, and nothing else is believed:
-//! at the broker a daemon writes only what is its own cluster's, no cluster imports an address that is not one of the
+//! at the broker a daemon writes only what is its own cluster's and changes nobody else's claim, no cluster imports an address that is not one of the
 //! cluster that is said to have it, and no node has a route to a range that is nobody's.
 
 use super::{Invariant, Violation};
 use crate::steps::{RouteDoes, route_step};
-use crate::{ApiRef, Fact, Place, Scenario, What};
+use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use tombolo_core::base::{Cidr, ClusterId};
-use tombolo_core::model::{Object, SourceSlice};
+use tombolo_core::model::{Claim, Claims, Object, SourceSlice};
 
 const NAME: &str = "No leak between strangers";
 
 /// See the module.
 pub(super) struct NoLeak {
     ranges: BTreeMap<ClusterId, [Cidr; 2]>,
+    /// The last claim of each cluster; it stays when the broker loses it, and may be given back.
+    claims: BTreeMap<ClusterId, Claim>,
 }
 
 impl NoLeak {
     pub(super) fn of(scenario: &Scenario) -> Self {
         let ranges = |(id, cluster): (&ClusterId, &crate::Cluster)| (id.clone(), [cluster.pods, cluster.services]);
-        Self { ranges: scenario.clusters.iter().map(ranges).collect() }
+        Self { ranges: scenario.clusters.iter().map(ranges).collect(), claims: BTreeMap::new() }
     }
 
     /// An endpoint that is not in its cluster.
@@ -45,6 +47,21 @@ impl NoLeak {
         }
     }
 
+    /// A claim of another cluster's that this write changes, or takes away. Who writes what was not there gives back what he
+    /// knows, which may not be all.
+    fn changes_claims(&mut self, by: &Place, change: Change, now: &Claims) -> Option<String> {
+        let Place::Daemon(author, ..) = by else { return None };
+        let others = now.members.iter().filter(|(id, claim)| *id != author && self.claims.get(*id) != Some(claim));
+        let gone = self.claims.keys().filter(|id| *id != author && !now.members.contains_key(*id));
+        let gone = gone.filter(|_| change != Change::Created);
+        let changed = others.map(|(id, _)| id).chain(gone).next().cloned();
+        self.claims.extend(now.members.iter().map(|(id, claim)| (id.clone(), claim.clone())));
+        if change != Change::Created {
+            self.claims.retain(|id, _| now.members.contains_key(id));
+        }
+        changed.map(|other| format!("{by} changed the claim of {other}"))
+    }
+
     /// A route for IPv4 that leads out of all clusters. (Overlay and probe addresses are IPv6.)
     fn leads_astray(&self, steps: &[String]) -> Option<Cidr> {
         let leads = steps.iter().filter_map(|step| route_step(step)).filter(|step| step.does == RouteDoes::Leads);
@@ -64,6 +81,9 @@ impl Invariant for NoLeak {
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
         let text = match (&fact.what, &fact.place) {
+            (What::Wrote { by, change, object: Object::Claims(claims), .. }, Place::Api(ApiRef::Broker)) => {
+                self.changes_claims(by, *change, claims)?
+            }
             (What::Wrote { by, object, .. }, Place::Api(api)) => self.wrote(by, api, object)?,
             (What::Applied { steps }, Place::Node(cluster, node)) => {
                 let to = self.leads_astray(steps)?;
@@ -87,7 +107,9 @@ impl Invariant for NoLeak {
 mod tests {
     use super::*;
     use crate::Change;
-    use crate::rehearsal::{applied, broken, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote};
+    use crate::rehearsal::{
+        applied, broken, claims, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote,
+    };
     use tombolo_core::model::SourceEndpoint;
 
     fn watch(facts: &[Fact]) -> Vec<String> {
@@ -117,6 +139,40 @@ mod tests {
             watch(&[writes("broker api", "west/worker discovery", web_record())]),
             ["west/worker discovery wrote ExportRecord east.web.shop at the broker, which is east's"]
         );
+    }
+
+    #[test]
+    fn a_member_claims_for_itself_and_gives_back_what_a_broker_lost() {
+        let (west, east) = (("west", "10.1.0.0/16"), ("east", "10.2.0.0/16"));
+        let by = |by: &str, change, members: &[(&str, &str)]| {
+            fact(secs(1), "broker api", wrote(by, change, claims(members)))
+        };
+        let facts = [
+            by("west/gw-a gateway", Change::Created, &[west]),
+            by("east/gw-a gateway", Change::Replaced, &[west, east]),
+            // The broker lost all.
+            by("east/gw-a gateway", Change::Created, &[west, east]),
+            by("west/gw-a gateway", Change::Replaced, &[east]),
+        ];
+        assert_eq!(watch(&facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_member_that_changes_the_claim_of_another_is_caught() {
+        let claimed = fact(
+            secs(1),
+            "broker api",
+            wrote("east/gw-a gateway", Change::Created, claims(&[("east", "10.2.0.0/16")])),
+        );
+        let own = ("west", "10.1.0.0/16");
+        for members in
+            [&[own][..], &[own, ("east", "10.9.0.0/16")], &[("east", "10.2.0.0/16"), ("north", "10.3.0.0/16")]]
+        {
+            let changed = fact(secs(2), "broker api", wrote("west/gw-a gateway", Change::Replaced, claims(members)));
+            let seen = watch(&[claimed.clone(), changed]);
+            let whose = members.last().filter(|(id, _)| *id == "north").map_or("east", |(id, _)| *id);
+            assert_eq!(seen, [format!("west/gw-a gateway changed the claim of {whose}")]);
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! **No overlap.** No two live owners hold one address or range: at no time does the broker show two clusters whose ranges
-//! meet, nor do two clusters offer one address.
+//! meet, or the claims of two that do, nor do two clusters offer one address.
 
 use super::{Invariant, Violation};
 use crate::mirror::Mirror;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
-use tombolo_core::model::{ClusterRecord, Kind, Object, SourceSlice};
+use tombolo_core::ipam::conflicts;
+use tombolo_core::model::{Claims, ClusterRecord, Kind, Object, SourceSlice};
 
 const NAME: &str = "No overlap";
 
@@ -34,6 +35,13 @@ impl NoOverlap {
             }
         }
         None
+    }
+
+    fn claimed_twice(claims: &Claims) -> Option<String> {
+        let members: Vec<_> = claims.members.iter().map(|(cluster, claim)| (cluster, &claim.ranges)).collect();
+        let pairs = members.iter().enumerate().flat_map(|(i, one)| members.iter().skip(i + 1).map(move |o| (*one, *o)));
+        let conflict = pairs.flat_map(|(one, other)| conflicts(one, other)).next()?;
+        Some(format!("the broker holds claims that meet: {conflict}"))
     }
 
     fn address_taken(&self, new: &SourceSlice) -> Option<String> {
@@ -72,6 +80,8 @@ impl Invariant for NoOverlap {
             self.range_taken(record)?
         } else if let Object::SourceSlice(slice) = object {
             self.address_taken(slice)?
+        } else if let Object::Claims(claims) = object {
+            Self::claimed_twice(claims)?
         } else {
             return None;
         };
@@ -90,7 +100,7 @@ impl Invariant for NoOverlap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearsal::{broken, cluster, cluster_record, fact, scenario, secs, web_slice, wrote};
+    use crate::rehearsal::{broken, claims, cluster, cluster_record, fact, scenario, secs, web_slice, wrote};
 
     fn watch(facts: &[Fact]) -> Vec<String> {
         broken(&mut NoOverlap::of(&scenario(vec![], vec![])), facts, secs(60))
@@ -128,6 +138,15 @@ mod tests {
             wrote("east/gw-a gateway", Change::Created, cluster_record("east", "10.1.0.0/16", "10.102.0.0/16")),
         );
         assert_eq!(watch(&[shown("west", record()), gone, next]), [""; 0]);
+    }
+
+    #[test]
+    fn claims_that_meet_are_caught() {
+        assert_eq!(watch(&[shown("west", claims(&[("west", "10.1.0.0/16"), ("east", "10.2.0.0/16")]))]), [""; 0]);
+        assert_eq!(
+            watch(&[shown("west", claims(&[("west", "10.1.0.0/16"), ("east", "10.1.4.0/24")]))]),
+            ["the broker holds claims that meet: 10.1.4.0/24 for pods of east meets 10.1.0.0/16 for pods of west"]
+        );
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Registry {
             .with(KindSpec::new(mcs, &["v1beta1", "v1alpha1"], "serviceexports", "ServiceExport").with_status())
             .with(KindSpec::new(mcs, &["v1beta1", "v1alpha1"], "serviceimports", "ServiceImport").with_status())
             .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "candidates", "Candidates"))
+            .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "claims", "Claims"))
             .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "exports", "Export"))
             .with(KindSpec::new("tombolo.dev", &["v1alpha1"], "exportsummaries", "ExportSummary"))
     }

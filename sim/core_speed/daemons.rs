@@ -4,7 +4,7 @@ use super::flows::Payload;
 use super::process::{Client, ProcessId, Running, Watch};
 use super::roles::Start;
 use super::{Class, CoreSpeed, Event};
-use crate::world::HostId;
+use crate::world::{self, HostId};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,8 +29,9 @@ const WAKES_MAX: usize = 8;
 impl CoreSpeed {
     /// A daemon's process is due to start, if nothing happened to its host meanwhile.
     pub(super) fn start_due(&mut self, id: ProcessId, power_up: u64) {
-        let Some(process) = self.processes.get(id.0) else { return };
-        if self.power_ups.get(process.host.0) == Some(&power_up) && self.fabric.has_power(process.host) {
+        let Some(host) = self.processes.get(id.0).map(|process| process.host) else { return };
+        let apart = world::stands_apart(&self.layout, host, &self.apart);
+        if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) && !apart {
             self.start_process(id);
         }
     }

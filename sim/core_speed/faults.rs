@@ -4,6 +4,7 @@ use super::flows::Payload;
 use super::{CoreSpeed, Event, ProcessId};
 use crate::world::{Clock, Fabric, Ground, HostId, Layout, export};
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{Api, Object, ServiceKey, Write};
@@ -62,6 +63,10 @@ impl Ground for CoreSpeed {
         if let Some(id) = self.find_daemon(node, daemon) {
             self.start_process(id);
         }
+    }
+
+    fn apart(&mut self) -> &mut BTreeSet<ClusterId> {
+        &mut self.apart
     }
 
     fn listen_to_nodes(&mut self) {

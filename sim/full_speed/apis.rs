@@ -23,7 +23,7 @@ pub(super) const API_PORT: u16 = 6443;
 /// The name under which the cluster itself writes.
 pub(super) const CLUSTER: &str = "the cluster itself";
 /// Our kinds.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Namespace,
     Kind::Node,
     Kind::Service,
@@ -34,6 +34,7 @@ const KINDS: [Kind; 14] = [
     Kind::Cluster,
     Kind::Endpoint,
     Kind::Candidates,
+    Kind::Claims,
     Kind::ExportRecord,
     Kind::ExportSummary,
     Kind::Import,

@@ -90,7 +90,8 @@ impl FullSpeed {
     /// A daemon's process is due to start, if nothing happened to its host meanwhile.
     pub(super) fn start_due(&mut self, id: DaemonId, power_up: u64) -> Result<(), FullSpeedError> {
         let Some(host) = self.daemons.get(id.0).map(|post| post.host) else { return Ok(()) };
-        if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) {
+        let apart = crate::world::stands_apart(&self.layout, host, &self.apart);
+        if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) && !apart {
             self.start_daemon(id)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::world::{
     Clock, Fabric, Ground, HostId, Judgement, Layout, PROXY_LAG, PROXY_RETRY, START, ServiceLayout, export, place,
 };
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{Object, ServiceKey};
@@ -75,6 +76,10 @@ impl Ground for FullSpeed {
             let started = self.start_daemon(id);
             self.heed(started);
         }
+    }
+
+    fn apart(&mut self) -> &mut BTreeSet<ClusterId> {
+        &mut self.apart
     }
 
     fn listen_to_nodes(&mut self) {

@@ -54,7 +54,8 @@ impl Planted {
             | Fault::ClockSkew(..)
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)
-            | Fault::ChangeAddress(_) => {}
+            | Fault::ChangeAddress(_)
+            | Fault::Join(_) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{Clock, Fabric, HostId, Layout};
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::ServiceKey;
@@ -27,6 +28,8 @@ pub(crate) trait Ground {
     fn kill(&mut self, node: HostId, daemon: Daemon) -> bool;
     /// Starts a daemon, unless it runs.
     fn start(&mut self, node: HostId, daemon: Daemon);
+    /// The clusters where no daemon of ours starts before they join.
+    fn apart(&mut self) -> &mut BTreeSet<ClusterId>;
     /// Wires or power changed.
     fn listen_to_nodes(&mut self);
     /// Lets an API behave like this.
@@ -75,6 +78,7 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
             let address = ground.fabric().change_address(site).ok_or_else(|| no_box(cluster))?;
             Ok(format!("the NAT box of {cluster} is now {address}"))
         }
+        Fault::Join(cluster) => join(ground, cluster),
         Fault::ClockSkew(cluster, node, skew) => {
             let host = find_node(&ground.layout(), cluster, node)?;
             ground.change_clock(host, &|clock, now| clock.set_skew(now, *skew));
@@ -86,6 +90,20 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
             Ok(format!("the clocks of {cluster}/{node} run {}", wording::rate(*rate)))
         }
     }
+}
+
+fn join<G: Ground>(ground: &mut G, cluster: &ClusterId) -> Result<String, StageError> {
+    let layout = ground.layout();
+    if !ground.apart().remove(cluster) {
+        return Ok(format!("{cluster} had joined already"));
+    }
+    for (host, _) in layout.nodes_of(cluster) {
+        let powered = ground.fabric().has_power(host);
+        for daemon in ground.daemons_of(host).into_iter().filter(|_| powered) {
+            ground.start(host, daemon);
+        }
+    }
+    Ok(format!("{cluster} joins"))
 }
 
 fn no_box(cluster: &ClusterId) -> StageError {

@@ -10,7 +10,7 @@ fn cluster(pods: &str, services: &str, nodes: &[&str]) -> Cluster {
         .iter()
         .map(|name| NodeSpec { name: name.trim_end_matches('*').parse().unwrap(), gateway: name.ends_with('*') })
         .collect();
-    Cluster { pods: pods.parse().unwrap(), services: services.parse().unwrap(), nodes, nat: None }
+    Cluster { pods: pods.parse().unwrap(), services: services.parse().unwrap(), nodes, nat: None, apart: false }
 }
 
 /// `web.shop`, as a full name within one cluster.

@@ -13,7 +13,7 @@
 //! ```
 //! UIDs and keys are hashes of names: not secret, and equal in every run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use tombolo_core::base::hash::{fnv1a, fnv1a_more, mix};
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
@@ -352,6 +352,17 @@ impl Layout {
     }
 }
 
+/// The clusters that no daemon of ours runs in before they join.
+pub(crate) fn apart(scenario: &Scenario) -> BTreeSet<ClusterId> {
+    scenario.clusters.iter().filter(|(_, cluster)| cluster.apart).map(|(id, _)| id.clone()).collect()
+}
+
+/// Whether a host is a node of a cluster that has not joined.
+pub(crate) fn stands_apart(layout: &Layout, host: HostId, apart: &BTreeSet<ClusterId>) -> bool {
+    let node = layout.host(host).and_then(|host| host.node.as_ref());
+    node.is_some_and(|node| apart.contains(&node.cluster))
+}
+
 fn name_hash(salt: &str, cluster: &ClusterId, node: &NodeName) -> u64 {
     // The zero bytes keep (a, bc) and (ab, c) apart.
     let hash = fnv1a_more(fnv1a(salt.as_bytes()), b"\0");
@@ -359,9 +370,17 @@ fn name_hash(salt: &str, cluster: &ClusterId, node: &NodeName) -> u64 {
     fnv1a_more(hash, node.as_str().as_bytes())
 }
 
-/// A UID in the form that Kubernetes gives (version and variant bits of a random UUID).
 fn uid(cluster: &ClusterId, node: &NodeName) -> String {
-    let hash = name_hash("uid", cluster, node);
+    uuid(name_hash("uid", cluster, node))
+}
+
+/// UID of a cluster's namespace `kube-system`.
+pub(crate) fn cluster_uid(cluster: &ClusterId) -> String {
+    uuid(fnv1a_more(fnv1a(b"cluster\0"), cluster.as_str().as_bytes()))
+}
+
+/// In the form that Kubernetes gives (version and variant bits of a random UUID).
+fn uuid(hash: u64) -> String {
     let (a, b) = (mix(hash), mix(hash.wrapping_add(1)));
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

@@ -3,8 +3,9 @@
 use super::{cidr, cidrs, cluster, ranges};
 use crate::base::laws::{Subject, prove};
 use crate::base::{Cidr, Instant, Machine, Revision, Rng, Store, drain};
-use crate::ipam::{Admitted, Application, Claim, Claiming, Claims, GlobalWish, Input, Outcome, Output, Ranges, admit};
-use crate::model::{ApiError, Version};
+use crate::ipam::{Admitted, Application, Claiming, GlobalWish, Grounds, Input, Outcome, Output, admit};
+use crate::model::{ApiError, Claim, Claims, Ranges, Version};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -24,13 +25,13 @@ fn any_of(within: &str, size: u64) -> GlobalWish {
 }
 
 fn joined(claims: &mut Claims, application: &Application) -> Claim {
-    let Admitted { claim, claims: after } = admit(claims, application).unwrap();
+    let Admitted { claim, claims: after } = admit(claims, &BTreeMap::new(), application).unwrap();
     *claims = after;
     claim
 }
 
 fn refusal(claims: &Claims, application: &Application) -> String {
-    admit(claims, application).unwrap_err().to_string()
+    admit(claims, &BTreeMap::new(), application).unwrap_err().to_string()
 }
 
 #[test]
@@ -168,7 +169,9 @@ impl Broker {
 fn race(applications: &[Application], seed: u64, broker: &mut Broker) -> Vec<Outcome> {
     let mut rng = Rng::new(seed);
     let mut now = Instant::ZERO;
-    let begin = |application: &Application, rng: &mut Rng, now| Claiming::new(application.clone(), rng.bits(), now);
+    let begin = |application: &Application, rng: &mut Rng, now| {
+        Claiming::new(application.clone(), Grounds::default(), rng.bits(), now)
+    };
     let mut claimers: Vec<_> = applications.iter().map(|a| (begin(a, &mut rng, now), None::<Output>)).collect();
     let mut outcomes: Vec<Option<Outcome>> = vec![None; applications.len()];
     while outcomes.iter().any(Option::is_none) {
@@ -236,7 +239,7 @@ fn clusters_that_join_at_once_get_disjoint_ranges_and_one_too_many_is_told_why_b
 
 #[test]
 fn a_broker_that_forbids_the_write_ends_it_with_its_reason() {
-    let mut claiming = Claiming::new(application("a", GlobalWish::None), 1, Instant::ZERO);
+    let mut claiming = Claiming::new(application("a", GlobalWish::None), Grounds::default(), 1, Instant::ZERO);
     let mut broker = Broker::new();
     let read = drain(&mut claiming);
     claiming.handle(broker.answer(&read[0]).unwrap(), Instant::ZERO);
@@ -254,7 +257,7 @@ impl Subject for AnyBroker {
 
     fn begin(rng: &mut Rng) -> (Self, Claiming) {
         let wish = [GlobalWish::None, any_of(CLUSTERSET, 256)][usize::try_from(rng.below(2)).unwrap()];
-        (Self(Broker::new()), Claiming::new(application("a", wish), rng.bits(), Instant::ZERO))
+        (Self(Broker::new()), Claiming::new(application("a", wish), Grounds::default(), rng.bits(), Instant::ZERO))
     }
 
     fn input(&mut self, rng: &mut Rng, _: Instant) -> Input {

@@ -5,7 +5,7 @@ mod overlaps;
 mod pools;
 
 use crate::base::{Cidr, ClusterId};
-use crate::ipam::Ranges;
+use crate::model::Ranges;
 use alloc::vec::Vec;
 
 fn cluster(name: &str) -> ClusterId {

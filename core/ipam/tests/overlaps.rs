@@ -2,7 +2,8 @@
 
 use super::{cidr, cidrs, cluster, ranges};
 use crate::base::Cidr;
-use crate::ipam::{Conflict, Ranges, conflicts, own_conflicts};
+use crate::ipam::{Conflict, conflicts, own_conflicts};
+use crate::model::Ranges;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use proptest::prelude::*;

@@ -11,11 +11,11 @@
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
-use tombolo_core::base::{ClusterId, Instant, Label, Machine as _, Wall};
+use tombolo_core::base::{ClusterId, Epoch, Instant, Label, Machine as _, Wall};
 use tombolo_core::dns::{Picks, Query, RecordKind, Table, Zone, answer, question, respond};
 use tombolo_core::model::{
-    Api, ExportRecord, ExportSummary, Family, Kind, Namespace, Object, Offer, Port, Protocol, ServiceKey, ServiceType,
-    SourceEndpoint, SourceSlice, Version, WatchEvent, Write,
+    Api, ClusterRecord, ExportRecord, ExportSummary, Family, Kind, Namespace, Object, Offer, Port, Protocol,
+    ServiceKey, ServiceType, SourceEndpoint, SourceSlice, Version, WatchEvent, Write,
 };
 use tombolo_core::roles::{Discovery, Dns, Input, Output, Role as _};
 
@@ -161,6 +161,12 @@ fn full_discovery() -> (Discovery, Duration) {
         settle(&mut discovery);
     };
     list(&mut feed, watches, |api, kind| match (api, kind) {
+        (Api::Local, Kind::Cluster) => vec![Object::Cluster(ClusterRecord {
+            cluster: ClusterId::new("home").unwrap(),
+            pods: vec![],
+            services: vec![],
+            epoch: Epoch(1),
+        })],
         (Api::Local, Kind::Namespace) => (0..NAMESPACES)
             .map(|number| Object::Namespace(Namespace { name: label(&format!("namespace-{number}")) }))
             .collect(),

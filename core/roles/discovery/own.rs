@@ -111,7 +111,7 @@ impl Discovery {
     }
 
     fn published(&self, service: &ServiceKey, own: &ExportRecord) -> Published {
-        if !self.complete().broker {
+        if !self.complete().broker || !self.member {
             return Published::Unknown;
         }
         if let Some(why) = self.refusals.get(service) {
@@ -133,7 +133,7 @@ impl Discovery {
             Api::Broker => (complete.own && complete.broker, [Kind::ExportRecord, Kind::SourceSlice]),
             Api::Local => (complete.imports && complete.broker, [Kind::Import, Kind::SourceSlice]),
         };
-        if !knows_all || self.writer.is_busy(api, &kinds) {
+        if !self.member || !knows_all || self.writer.is_busy(api, &kinds) {
             return;
         }
         let seen = self.generations.get(&(api, self.cluster.clone())).copied();

@@ -1,10 +1,15 @@
 //! The cluster's copies of what other clusters have at the broker.
 
+use super::joining::{claims, ranges_of};
 use super::{COPIED, Gateway};
 use crate::base::{ClusterId, Epoch};
-use crate::model::{Api, Key, Kind, Object};
-use crate::roles::node_side::says_all;
+use crate::ipam::conflicts;
+use crate::model::{Api, ClusterRecord, Key, Kind, Object, Ranges};
+use crate::roles::node_side::{remote_clusters, says_all};
+use crate::roles::{Event, Output};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Gateway {
@@ -12,7 +17,8 @@ impl Gateway {
     /// knows less: whoever may be a gateway gives back what it knows, or what the broker has, of slots and other clusters.
     pub(super) fn give_back(&mut self) {
         let own = self.node.config().cluster.clone();
-        if !self.index.all_synced(Api::Local, &COPIED) || says_all(&self.index, Api::Local, &own) {
+        let lacks = self.index.all_synced(Api::Local, &COPIED) && !says_all(&self.index, Api::Local, &own);
+        if !lacks || !self.is_member() {
             return;
         }
         let slots = self.candidates_before().filter(|_| self.term.is_none()).map(|own| Object::Candidates(own.clone()));
@@ -44,6 +50,47 @@ impl Gateway {
         }
     }
 
+    /// Judges anew whose announcements are not believed: of those who announce other ranges than are copied here, or of
+    /// whom nothing is, each that meets this cluster, or one that is copied, or one that comes before it: first those with a
+    /// claim, then in order of ids (submariner.md 17, `overlapping_remote_endpoint_not_synced`). What was believed before
+    /// stays so.
+    pub(super) fn see_strangers(&mut self) {
+        let config = self.node.config();
+        let own = Ranges { pods: config.pods.clone(), services: config.services.clone(), ..Ranges::default() };
+        let copied: BTreeMap<ClusterId, &ClusterRecord> = remote_clusters(&self.index, &config.cluster).collect();
+        let at_broker = self.foreign(Api::Broker, Kind::Cluster);
+        let (mut standing, mut others) = (alloc::vec![(config.cluster.clone(), own)], Vec::new());
+        for record in
+            at_broker.values().filter_map(|object| if let Object::Cluster(r) = object { Some(r) } else { None })
+        {
+            let copy = copied.get(&record.cluster);
+            let known = copy.is_some_and(|copy| (&copy.pods, &copy.services) == (&record.pods, &record.services));
+            let side = (record.cluster.clone(), ranges_of(record));
+            if known { standing.push(side) } else { others.push(side) }
+        }
+        let claims = claims(&self.index);
+        others.sort_by_key(|(cluster, _)| !claims.is_some_and(|claims| claims.members.contains_key(cluster)));
+        let mut strangers = BTreeMap::new();
+        for (cluster, ranges) in others {
+            let mut met = standing.iter().flat_map(|(id, known)| conflicts((&cluster, &ranges), (id, known)));
+            if let Some(conflict) = met.next() {
+                strangers.insert(cluster, format!("{conflict}"));
+            } else {
+                drop(met);
+                standing.push((cluster, ranges));
+            }
+        }
+        self.tell_strangers(&strangers);
+        self.strangers = strangers;
+    }
+
+    fn tell_strangers(&mut self, strangers: &BTreeMap<ClusterId, String>) {
+        for (cluster, why) in strangers.iter().filter(|(cluster, why)| self.strangers.get(*cluster) != Some(why)) {
+            let because = format!("what {cluster} announces: {why}");
+            self.outbox.push_back(Output::Event(Event::Ignored { because }));
+        }
+    }
+
     /// What belongs in the own API of what others have at the broker.
     pub(super) fn copies(&self, kind: Kind) -> BTreeMap<Key, Object> {
         let (at_broker, here) = (self.foreign(Api::Broker, kind), self.foreign(Api::Local, kind));
@@ -57,11 +104,12 @@ impl Gateway {
         let outdated = |object: &Object| {
             object.announced().is_some_and(|(of, epoch)| kind == Kind::Endpoint && Some(&epoch) < latest.get(of))
         };
+        let strange = |object: &Object| object.cluster().is_some_and(|of| self.strangers.contains_key(of));
         let newest = |(key, object): (Key, Object)| {
             let copy = here.get(&key).filter(|copy| epoch(copy) > epoch(&object)).cloned();
             (key, copy.unwrap_or(object))
         };
-        at_broker.into_iter().filter(|(_, object)| !outdated(object)).map(newest).collect()
+        at_broker.into_iter().filter(|(_, object)| !outdated(object) && !strange(object)).map(newest).collect()
     }
 
     /// What other clusters announced.

@@ -1,130 +1,15 @@
 //! What a gateway announces, when it holds the lease and when it does not.
 
-use super::cluster::{Apis, candidates, cluster, hello, node, record, slot, west};
-use crate::base::{Epoch, Instant, Machine, Wall};
-use crate::model::{Api, ApiError, Endpoint, Kind, Object, Write};
-use crate::roles::addresses::probe_address;
-use crate::roles::{Event, Gateway, GatewayConfig, Input, Output, Role, Via};
+use super::cluster::{candidates, cluster, record, slot, west};
+use super::scene::{Scene, settled};
+use crate::base::{Epoch, Machine, Wall};
+use crate::model::{Api, Endpoint, Kind, Object, Write};
+use crate::roles::{Event, Gateway, GatewayConfig, Input};
 use crate::sync::ABSENCE;
-use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
-
-/// One gateway and two APIs that answer at once.
-struct Scene {
-    gateway: Gateway,
-    apis: Apis,
-    now: Instant,
-    events: Vec<Event>,
-    /// The broker answers nothing.
-    broker_down: bool,
-    inputs: VecDeque<Input>,
-    beat: u32,
-    /// What a lookup of the own public address gives; without it none is answered.
-    looked_up: Option<Result<Option<IpAddr>, String>>,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let mut apis = Apis::default();
-        for object in [node("gw-a", 1, 0, true), node("gw-b", 1, 1, true), node("worker", 1, 2, false)] {
-            apis.put(Api::Local, object);
-        }
-        Self {
-            gateway: Gateway::new(west("gw-a", 0)),
-            apis,
-            now: Instant::ZERO,
-            events: vec![],
-            broker_down: false,
-            inputs: VecDeque::from([Input::Wall(Wall::from_unix_secs(1_000))]),
-            beat: 0,
-            looked_up: None,
-        }
-    }
-
-    fn list(&mut self, api: Api) {
-        for (watched, kind) in self.gateway.watches() {
-            if *watched == api {
-                self.inputs.extend(self.apis.listing(api, *kind).into_iter().map(|event| Input::Watched(api, event)));
-            }
-        }
-    }
-
-    fn show(&mut self, api: Api, object: Object) {
-        let event = self.apis.put(api, object);
-        self.inputs.push_back(Input::Watched(api, event));
-    }
-
-    /// Lets so much time pass, everything answered at once.
-    fn run(&mut self, time: Duration) {
-        let end = self.now + time;
-        loop {
-            self.settle();
-            let Some((at, _)) = self.gateway.poll_timeout().filter(|(at, _)| *at <= end) else { break };
-            self.now = at;
-            self.gateway.handle_timeout(at);
-        }
-        self.now = end;
-    }
-
-    /// The same, while candidate 1 of east says hello in the cable.
-    fn run_hearing_east(&mut self, time: Duration) {
-        let from = probe_address(&cluster("east"), slot(1));
-        let end = self.now + time;
-        while self.now < end {
-            self.beat += 1;
-            let bytes = hello("east", self.beat, "west");
-            self.inputs.push_back(Input::Hello { via: Via::Cable(slot(1)), from, bytes });
-            self.run(Duration::from_millis(100));
-        }
-    }
-
-    fn settle(&mut self) {
-        loop {
-            while let Some(output) = self.gateway.poll_output() {
-                self.carry_out(output);
-            }
-            let Some(input) = self.inputs.pop_front() else { return };
-            self.gateway.handle(input, self.now);
-        }
-    }
-
-    fn carry_out(&mut self, output: Output) {
-        match output {
-            Output::Read(id, api, key) => {
-                let found = self.apis.get(api, &key).map(|(object, version)| (object.clone(), version));
-                self.inputs.push_back(Input::Read(id, Ok(found)));
-            }
-            Output::Write(id, Api::Broker, _) if self.broker_down => {
-                self.inputs.push_back(Input::Written(id, Err(ApiError::Unreachable)));
-            }
-            Output::Write(id, api, write) => {
-                let done = self.apis.write(api, &write);
-                self.inputs.push_back(Input::Written(id, done.clone().map(|(version, _)| version)));
-                if let Ok((_, event)) = done {
-                    self.inputs.push_back(Input::Watched(api, event));
-                }
-            }
-            Output::Event(event) => self.events.push(event),
-            Output::Network(_) => self.inputs.push_back(Input::Applied(Ok(()))),
-            Output::LookUp => self.inputs.extend(self.looked_up.clone().map(Input::LookedUp)),
-            Output::Send { .. } | Output::Probe { .. } | Output::Dns(_) => {}
-        }
-    }
-
-    fn endpoints(&self, api: Api) -> Vec<(&str, u64)> {
-        self.apis
-            .of_kind(api, Kind::Endpoint)
-            .into_iter()
-            .filter_map(
-                |object| if let Object::Endpoint(e) = object { Some((e.node.as_str(), e.epoch.0)) } else { None },
-            )
-            .collect()
-    }
-}
 
 fn endpoint_of_gw_b(epoch: u64) -> Object {
     Object::Endpoint(Endpoint {
@@ -209,18 +94,6 @@ fn a_record_that_is_gone_at_the_broker_is_gone_here_b48() {
     assert!(scene.apis.get(Api::Local, &key).is_some(), "an absence has to last");
     scene.run(Duration::from_secs(4));
     assert!(scene.apis.get(Api::Local, &key).is_none());
-}
-
-/// East speaks at the broker, and gw-a holds the lease of west.
-fn settled(objects: &[Object]) -> Scene {
-    let mut scene = Scene::new();
-    for object in objects {
-        scene.show(Api::Broker, object.clone());
-    }
-    scene.list(Api::Local);
-    scene.list(Api::Broker);
-    scene.run(Duration::from_secs(3));
-    scene
 }
 
 fn east() -> [Object; 2] {

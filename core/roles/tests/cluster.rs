@@ -3,9 +3,9 @@
 use crate::base::{ClusterId, Epoch, Instant, NodeName, Slot};
 use crate::base::{Label, Wall};
 use crate::model::{
-    Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, EndpointSlice, Family,
-    Gateway as Card, InternalTrafficPolicy, Key, Kind, Node, Object, Port, Protocol, Service, ServiceExport,
-    ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort, Version, WatchEvent, Write,
+    Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, Claim, Claims, ClusterRecord, EndpointSlice,
+    Family, Gateway as Card, InternalTrafficPolicy, Key, Kind, Node, Object, Port, Protocol, Ranges, Service,
+    ServiceExport, ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort, Version, WatchEvent, Write,
 };
 use crate::nat::NAT_PORT;
 use crate::nat::wire::{Message, Response};
@@ -160,6 +160,16 @@ pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Obj
     Object::Candidates(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
 }
 
+/// The claims of clusters: of each its id, the UID of its kube-system, its pods and its services.
+pub fn claims(members: &[(&str, &str, &str, &str)]) -> Object {
+    let claim = |(name, identity, pods, services): &(&str, &str, &str, &str)| {
+        let (pods, services) = (vec![pods.parse().unwrap()], vec![services.parse().unwrap()]);
+        let ranges = Ranges { pods, services, ..Ranges::default() };
+        (cluster(name), Claim { identity: (*identity).into(), ranges })
+    };
+    Object::Claims(Claims { members: members.iter().map(claim).collect() })
+}
+
 /// The same candidates, behind a NAT box.
 pub fn behind_nat(candidates: Object, last: u8) -> Object {
     let Object::Candidates(mut candidates) = candidates else { unreachable!() };
@@ -226,6 +236,7 @@ pub fn west(name: &str, index: u8) -> GatewayConfig {
         looks_up: true,
         keys: keys(1, index),
         identity: format!("{name}-1"),
+        cluster_uid: "uid-west".into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The six laws, for the gateway and the route agent.
 
-use super::cluster::{Apis, address, answer_to, behind_nat, candidates, card, node, record, web, west};
+use super::cluster::{Apis, address, answer_to, behind_nat, candidates, card, claims, node, record, web, west};
 use crate::base::laws::{Subject, prove};
 use crate::base::{Instant, Machine, Rng, Wall};
 use crate::model::{Api, ApiError, Kind, Object, WatchEvent};
@@ -32,6 +32,8 @@ fn objects(epoch: u64) -> Vec<Object> {
         card("gw-b", 1, 1, None),
         record("west", 1, epoch),
         record("east", 2, epoch),
+        claims(&[("west", "uid-west", "10.1.0.0/16", "10.101.0.0/16")]),
+        claims(&[("north", "uid-north", "10.1.0.0/17", "10.103.0.0/16")]),
         candidates("west", 1, epoch, &[("gw-a", 0), ("gw-b", 1)]),
         candidates("west", 1, epoch, &[("gw-b", 1)]),
         candidates("east", 2, epoch, &[("gw-a", 0)]),

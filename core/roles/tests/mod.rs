@@ -3,5 +3,7 @@
 mod announcing;
 mod cluster;
 mod dialling;
+mod joining;
 mod laws;
 mod network;
+mod scene;

@@ -172,6 +172,18 @@ fn bad_keys_slots_and_ports_are_refused() {
     };
     assert_eq!(candidate(5, ""), "spec.candidates[0].slot: 5: slot 5: a candidate has a slot from 1 to 4");
     assert_eq!(candidate(1, "AAAA"), "spec.candidates[0].keys: \"AAAA\": 3 bytes, a public key has 32");
+    let claims = |members: Value| {
+        refusal(Kind::Claims, &json!({ "metadata": { "name": "clusterset" }, "spec": { "members": members } }))
+    };
+    let claim = |pods: &str| json!({ "cluster": "west", "identity": "a", "pods": [pods] });
+    assert_eq!(
+        claims(json!([claim("10.1.2.3/16")])),
+        "spec.members[0].pods[0]: \"10.1.2.3/16\": bits behind the prefix are set; did you mean 10.1.0.0/16?"
+    );
+    assert_eq!(
+        claims(json!([claim("10.1.0.0/16"), claim("10.2.0.0/16")])),
+        "spec.members[1].cluster: west: given twice"
+    );
     let service = json!({
         "metadata": { "name": "web", "namespace": "shop" },
         "spec": { "clusterIP": "10.0.0.1", "ports": [{ "port": 0 }] },

@@ -1,14 +1,15 @@
-//! `tombolo.dev/v1alpha1`: Candidates, Export and ExportSummary.
+//! `tombolo.dev/v1alpha1`: Candidates, Claims, Export and ExportSummary.
 
-use super::field::{ConvertError, WithSpec, micro_time, parse, shaped, wall};
+use super::field::{ConvertError, WithSpec, micro_time, parse, parse_all, shaped, wall};
 use super::offer::{self, Notes, OfferSpec};
 use super::submariner::{key_text, read_key};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tombolo_core::base::{Epoch, Slot};
-use tombolo_core::model::{Candidate, Candidates, ExportRecord, ExportSummary, ServiceKey};
+use std::fmt::Display;
+use tombolo_core::base::{ClusterId, Epoch, Slot};
+use tombolo_core::model::{Candidate, Candidates, Claim, Claims, ExportRecord, ExportSummary, Ranges, ServiceKey};
 
 #[derive(Serialize, Deserialize)]
 struct CandidatesSpec {
@@ -72,6 +73,66 @@ pub fn write_candidates(record: &Candidates) -> Value {
         candidates: record.by_slot.iter().map(candidate).collect(),
     };
     json!({ "metadata": {}, "spec": spec })
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClaimsSpec {
+    #[serde(default)]
+    members: Vec<ClaimSpec>,
+}
+
+/// Each range in its text form. What a cluster does not have is left out.
+#[derive(Serialize, Deserialize)]
+struct ClaimSpec {
+    cluster: String,
+    identity: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pods: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    services: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    global: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    overlay: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
+}
+
+pub fn read_claims(value: &Value) -> Result<Claims, ConvertError> {
+    let WithSpec::<ClaimsSpec> { spec } = shaped(value)?;
+    let mut members = BTreeMap::new();
+    for (i, claim) in spec.members.iter().enumerate() {
+        let field = |name: &str| format!("spec.members[{i}].{name}");
+        let ranges = Ranges {
+            pods: parse_all(&field("pods"), &claim.pods)?,
+            services: parse_all(&field("services"), &claim.services)?,
+            global: parse_all(&field("global"), &claim.global)?,
+            overlay: parse_all(&field("overlay"), &claim.overlay)?,
+            nodes: parse_all(&field("nodes"), &claim.nodes)?,
+        };
+        let read = Claim { identity: claim.identity.clone(), ranges };
+        if members.insert(parse(field("cluster"), &claim.cluster)?, read).is_some() {
+            return Err(ConvertError::bad(field("cluster"), &claim.cluster, "given twice"));
+        }
+    }
+    Ok(Claims { members })
+}
+
+pub fn write_claims(claims: &Claims) -> Value {
+    let member = |(cluster, claim): (&ClusterId, &Claim)| ClaimSpec {
+        cluster: cluster.to_string(),
+        identity: claim.identity.clone(),
+        pods: texts(&claim.ranges.pods),
+        services: texts(&claim.ranges.services),
+        global: texts(&claim.ranges.global),
+        overlay: texts(&claim.ranges.overlay),
+        nodes: texts(&claim.ranges.nodes),
+    };
+    json!({ "metadata": {}, "spec": ClaimsSpec { members: claims.members.iter().map(member).collect() } })
+}
+
+fn texts<T: Display>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
 }
 
 #[derive(Deserialize)]

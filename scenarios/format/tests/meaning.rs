@@ -297,3 +297,24 @@ fn things_that_stay_and_worlds_that_settle() {
     );
     assert_eq!(expectation("by: 60s, settled: true"), Expectation::Settled { when: When::By(secs(60)) });
 }
+
+#[test]
+fn a_cluster_that_stands_apart_may_have_anothers_ranges_and_joins_once() {
+    let whole = |clusters: &str, timeline: &str| {
+        let text = format!(
+            "scenario: x\nabout: x\nbroker: own\nexpect: []\nclusters:\n  \
+             west: {{ pods: 10.1.0.0/16, services: 10.101.0.0/16, nodes: [gw*] }}\n{clusters}\ntimeline: {timeline}\n"
+        );
+        parse("x.yaml", &text).map_err(|errors| errors.to_string())
+    };
+    let north = "  north: { pods: 10.1.0.0/16, services: 10.103.0.0/16, nodes: [gw*], apart: true }";
+    let scenario = whole(north, "[{ at: 9s, do: { join: north } }]").unwrap();
+    assert!(scenario.clusters[&id("north")].apart && !scenario.clusters[&id("west")].apart);
+    assert_eq!(scenario.timeline[0].verb, Verb::Join(id("north")));
+    let told = |timeline| whole(north, timeline).unwrap_err();
+    assert!(told("[{ at: 9s, do: { join: west } }]").contains("cluster west is in the clusterset already"));
+    let twice = told("[{ at: 9s, do: { join: north } }, { at: 10s, do: { join: north } }]");
+    assert!(twice.contains("cluster north is in the clusterset already"), "{twice}");
+    let own = "  north: { pods: 10.3.0.0/16, services: 10.3.4.0/24, nodes: [gw*], apart: true }";
+    assert!(whole(own, "[]").unwrap_err().contains("overlap"));
+}

@@ -114,6 +114,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         (node(), -100_000..=100_000).prop_map(|(node, millionths)| Verb::ClockRate(node, Rate(millionths))),
         Just(Verb::NatRemap(cluster("east"))),
         Just(Verb::ChangeAddress(cluster("east"))),
+        Just(Verb::Join(cluster("null"))),
         Just(Verb::Unready(cluster("null"), null())),
         Just(Verb::Ready(cluster("east"), web())),
     ]
@@ -160,6 +161,8 @@ fn expectation() -> impl Strategy<Value = Expectation> {
             .prop_map(|(during, from, to, at_most, flow)| Expectation::Outage { during, from, to, at_most, flow }),
         (during(), prop::sample::select(watched.to_vec()))
             .prop_map(|(during, what)| Expectation::Unchanged { during, what }),
+        (prop_oneof![duration().prop_map(When::By), window()], prop::sample::select(vec!["west", "null"]))
+            .prop_map(|(when, name)| Expectation::Refused { when, cluster: cluster(name) }),
         prop_oneof![duration().prop_map(When::By), window()].prop_map(|when| Expectation::Settled { when }),
     ]
 }
@@ -181,7 +184,7 @@ clusters:
     services: 'fd00:102::/112'
     nodes: [no*]
     nat: { mapping: endpoint-independent, filtering: address-dependent, ports: kept }
-  'null': { pods: 10.3.0.0/16, services: 10.103.0.0/16, nodes: ['null*', 0] }
+  'null': { pods: 10.3.0.0/16, services: 10.103.0.0/16, nodes: ['null*', 0], apart: true }
 broker: own
 workloads:
   - { service: web, namespace: shop, cluster: east, pods: 0, ports: [80/tcp, 53/udp], exported: true }
@@ -225,7 +228,9 @@ proptest! {
         verbs.sort_by_key(|(at, _)| *at);
         let first = [Verb::PowerOff(at("west/gw-a")), Verb::Crash(at("west/gw-a"), Daemons::All)];
         let first = first.into_iter().map(|verb| (Duration::ZERO, verb));
-        let said = |verb: &Verb| match verb {
+        let mut joined = false;
+        let mut said = |verb: &Verb| match verb {
+            Verb::Join(_) => !core::mem::replace(&mut joined, true),
             Verb::Cut { from, to, .. } | Verb::Heal { from, to } => {
                 from != to && (own || ![from, to].contains(&&Side::Api(ApiRef::Broker)))
             }

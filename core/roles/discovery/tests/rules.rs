@@ -69,3 +69,26 @@ fn a_cluster_writes_imports_their_slices_and_conditions_and_leaves_its_own_servi
     }
     assert!(!written.iter().any(|write| write.contains("create ServiceExport")));
 }
+
+#[test]
+fn before_a_cluster_is_announced_it_publishes_and_imports_nothing_and_afterwards_it_stays_a_member() {
+    let mut world = World::of(&["east", "west"]);
+    let record = announced("west", "10.101.0.0/16");
+    world.stop("west");
+    world.delete("west", &record.key());
+    world.start("west");
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("api", "10.101.0.10"));
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
+    assert_eq!(world.import("east", "api"), None);
+    world.put_broker(record.clone());
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop", "ExportRecord west.api.shop"]);
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.delete_broker(&record.key());
+    world.run();
+    assert_eq!(world.broker().len(), 2);
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}

@@ -206,6 +206,7 @@ impl World {
             };
             world.members.insert((*cluster).into(), member);
             world.member(cluster).api.put(namespace());
+            world.member(cluster).api.put(announced(cluster, "10.0.0.0/8"));
         }
         for cluster in clusters {
             world.start(cluster);

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tombolo_core::base::{Cidr, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
-    Backend, CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Condition, ConditionType, Endpoint,
-    EndpointSlice, ExportRecord, ExportSummary, Family, Gateway, Import, InternalTrafficPolicy, Lease, Namespace, Node,
-    Offer, Port, Protocol, Reach, Service, ServiceExport, ServiceKey, ServicePort, ServiceType, SessionAffinity,
-    SourceEndpoint, SourceSlice, TargetPort,
+    Backend, CableDriver, CableKey, Candidate, Candidates, Claim, Claims, ClusterRecord, Condition, ConditionType,
+    Endpoint, EndpointSlice, ExportRecord, ExportSummary, Family, Gateway, Import, InternalTrafficPolicy, Lease,
+    Namespace, Node, Offer, Port, Protocol, Ranges, Reach, Service, ServiceExport, ServiceKey, ServicePort,
+    ServiceType, SessionAffinity, SourceEndpoint, SourceSlice, TargetPort,
 };
 
 pub(super) fn label() -> impl Strategy<Value = Label> {
@@ -248,6 +248,14 @@ pub(super) fn candidates() -> impl Strategy<Value = Candidates> {
     })
 }
 
+pub(super) fn claims() -> impl Strategy<Value = Claims> {
+    let ranges = || vec(range(), 0..3);
+    let ranges = (ranges(), ranges(), ranges(), ranges(), vec(address(), 0..3))
+        .prop_map(|(pods, services, global, overlay, nodes)| Ranges { pods, services, global, overlay, nodes });
+    let claim = ("[0-9a-f-]{0,36}", ranges).prop_map(|(identity, ranges)| Claim { identity, ranges });
+    btree_map(cluster(), claim, 0..4).prop_map(|members| Claims { members })
+}
+
 pub(super) fn export_record() -> impl Strategy<Value = ExportRecord> {
     (cluster(), key(), wall_micros(), offer()).prop_map(|(cluster, key, created, offer)| ExportRecord {
         cluster,
@@ -277,6 +285,7 @@ pub(super) fn object() -> impl Strategy<Value = Object> {
         cluster_record().prop_map(Object::Cluster),
         endpoint().prop_map(Object::Endpoint),
         candidates().prop_map(Object::Candidates),
+        claims().prop_map(Object::Claims),
         export_record().prop_map(Object::ExportRecord),
         (cluster(), any::<u64>())
             .prop_map(|(cluster, generation)| Object::ExportSummary(ExportSummary { cluster, generation })),

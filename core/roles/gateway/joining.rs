@@ -1,0 +1,254 @@
+//! Whether the cluster is a member: the holder claims its ranges at the broker before it announces them.
+//!
+//! ```text
+//!  the broker shows a claim that grants all ──────────────────────> member
+//!  else: Claiming ── read, decide, write on top of the version read ┬─> member
+//!                                                                   └─> refused: told with who and what overlaps
+//! ```
+//! Level-triggered as all else: while the broker shows no such claim the holder asks again, as soon as others' claims or
+//! records are different from those on which it was refused, and [`AGAIN`] later in any case.
+//!
+//! What was announced before goes on: a cluster whose own record stands, here or at the broker, with the same ranges is a
+//! member whatever becomes of its claim. So neither a broker that is away or lost its data nor the first start of a version
+//! that claims withdraws anything.
+
+use super::{COPIED, Gateway, OF_ELECTION};
+use crate::base::{ClusterId, Instant, Machine};
+use crate::ipam::{self, Application, Claiming, GlobalWish, Grounds, Outcome};
+use crate::model::{Api, ApiError, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
+use crate::roles::node_side::{NodeConfig, nodes};
+use crate::roles::{Event, Output, RequestId};
+use crate::sync::Index;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::time::Duration;
+
+/// Requests of the claiming carry this bit, those of the writer and the election do not.
+const OF_CLAIMING: u64 = 1 << 62;
+/// Requests of one conversation are numbered from here on.
+const CONVERSATION: u64 = 1 << 32;
+/// When a claim that was refused is tried again though nothing seems to have changed: a broker that has just started may
+/// refuse what it will allow (`spec/broker-trust.md`, trap 1).
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// How far the cluster has come.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Joining {
+    /// Which cluster this is, whatever it is called.
+    identity: String,
+    seed: u64,
+    conversation: Option<Claiming>,
+    /// How many conversations there were, this one too.
+    conversations: u64,
+    /// On which grounds the last one began, and when another may begin on the same.
+    asked: Option<(Grounds, Instant)>,
+    claimed: bool,
+    told: Option<Event>,
+}
+
+impl Joining {
+    pub(super) const fn new(identity: String, seed: u64) -> Self {
+        Self { identity, seed, conversation: None, conversations: 0, asked: None, claimed: false, told: None }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let conversation = self.conversation.as_ref().and_then(Machine::poll_timeout).map(|(at, _)| at);
+        let again = self.asked.as_ref().map(|(_, again)| *again).filter(|_| self.conversation.is_none());
+        conversation.or(again)
+    }
+
+    /// Whether this request is one of the conversation's.
+    pub(super) const fn asked(id: RequestId) -> bool {
+        id.0 & OF_CLAIMING != 0 && id.0 & OF_ELECTION == 0
+    }
+
+    fn base(&self) -> u64 {
+        OF_CLAIMING | (self.conversations * CONVERSATION)
+    }
+}
+
+/// What the holder asks for.
+impl Gateway {
+    /// What this cluster wants to have.
+    fn application(&self) -> Application {
+        let NodeConfig { cluster, pods, services, .. } = self.node.config().clone();
+        let gateways = nodes(&self.index).into_values().filter(|node| node.gateway);
+        let nodes = gateways.flat_map(|node| node.addresses.iter().copied()).collect();
+        let ranges = Ranges { pods, services, nodes, ..Ranges::default() };
+        Application { cluster, identity: self.joining.identity.clone(), ranges, global: GlobalWish::None }
+    }
+
+    /// Whether the broker shows a claim of this cluster's for all that it would announce.
+    fn claim_is_shown(&self) -> bool {
+        let claim = claims(&self.index).and_then(|claims| claims.members.get(&self.node.config().cluster));
+        claim.is_some_and(|claim| claim.grants(&self.application()))
+    }
+
+    /// Whether the holder may announce its ranges.
+    pub(super) fn may_announce(&self) -> bool {
+        self.joining.claimed || self.announced_before()
+    }
+
+    /// Whether the record of this cluster stands, with these ranges. (Without its claim it would not have been written.)
+    fn announced_before(&self) -> bool {
+        let NodeConfig { cluster, pods, services, .. } = self.node.config();
+        let record = |api| self.index.objects(api, Kind::Cluster).filter_map(|(_, object)| as_record(object));
+        let mut records = record(Api::Local).chain(record(Api::Broker)).filter(|record| record.cluster == *cluster);
+        records.any(|record| record.pods == *pods && record.services == *services)
+    }
+
+    /// Whether there is any sign that this cluster is a member, for gateways that do not hold the lease.
+    pub(super) fn is_member(&self) -> bool {
+        let own = &self.node.config().cluster;
+        let is_own = |object: &Object| object.announced().is_some_and(|(cluster, _)| cluster == own);
+        let at_broker = || COPIED.into_iter().flat_map(|kind| self.index.objects(Api::Broker, kind));
+        self.may_announce() || self.claim_is_shown() || at_broker().any(|(_, object)| is_own(object))
+    }
+
+    /// Goes on with the claiming, as far as it is time to.
+    pub(super) fn join(&mut self, now: Instant) {
+        let needed = [Kind::Cluster, Kind::Endpoint, Kind::Candidates, Kind::Claims];
+        if self.term.is_none() {
+            self.joining.conversation = None;
+            self.joining.asked = None;
+            return;
+        }
+        let complete = self.index.all_synced(Api::Broker, &needed) && self.index.synced(Api::Local, Kind::Node);
+        if !complete || self.joining.conversation.is_some() {
+            return;
+        }
+        if self.claim_is_shown() {
+            self.joining.claimed = true;
+            self.joining.asked = None;
+            self.joining.told = None;
+            return;
+        }
+        let grounds = self.grounds();
+        if self.joining.asked.as_ref().is_none_or(|(on, again)| *on != grounds || *again <= now) {
+            self.joining.conversations += 1;
+            self.joining.asked = Some((grounds.clone(), now + AGAIN));
+            let seed = self.joining.seed;
+            self.joining.conversation = Some(Claiming::new(self.application(), grounds, seed, now));
+            self.pump_claiming(now);
+        }
+    }
+
+    /// What is known of the others, also where the broker has lost it.
+    fn grounds(&self) -> Grounds {
+        let own = &self.node.config().cluster;
+        let mut records: BTreeMap<ClusterId, Ranges> = BTreeMap::new();
+        for (_, object) in self.index.objects(Api::Broker, Kind::Cluster) {
+            let Some(record) = as_record(object).filter(|record| record.cluster != *own) else { continue };
+            records.insert(record.cluster.clone(), ranges_of(record));
+        }
+        for (_, object) in self.index.objects(Api::Broker, Kind::Endpoint) {
+            let Object::Endpoint(endpoint) = object else { continue };
+            if endpoint.cluster != *own {
+                records.entry(endpoint.cluster.clone()).or_default().nodes.push(endpoint.private_ip);
+            }
+        }
+        let claims = self.index.objects(Api::Broker, Kind::Claims).find_map(|(_, object)| as_claims(object));
+        Grounds { claims: claims.cloned().unwrap_or_default(), records }
+    }
+
+    /// A request of the conversation was answered.
+    pub(super) fn claims_read(
+        &mut self,
+        id: RequestId,
+        result: Result<Option<(Object, Version)>, ApiError>,
+        now: Instant,
+    ) {
+        let claims_of =
+            |(object, version)| if let Object::Claims(claims) = object { Some((claims, version)) } else { None };
+        let result = result.map(|found| found.and_then(claims_of));
+        self.claiming(id, |request| ipam::Input::Answered { request, result }, now);
+    }
+
+    /// A write of the conversation was carried out, or not.
+    pub(super) fn claims_written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
+        self.claiming(id, |request| ipam::Input::Written { request, result }, now);
+    }
+
+    fn claiming(&mut self, id: RequestId, input: impl FnOnce(u64) -> ipam::Input, now: Instant) {
+        // An answer may be to a conversation that was given up.
+        let request = id.0.checked_sub(self.joining.base()).filter(|request| *request < CONVERSATION);
+        if let (Some(request), Some(conversation)) = (request, &mut self.joining.conversation) {
+            conversation.handle(input(request), now);
+            self.pump_claiming(now);
+        }
+    }
+
+    /// The conversation may want to wake.
+    pub(super) fn wake_claiming(&mut self, now: Instant) -> bool {
+        let due = self.joining.poll_timeout().is_some_and(|at| at <= now);
+        if let Some(conversation) = &mut self.joining.conversation {
+            conversation.handle_timeout(now);
+        }
+        self.pump_claiming(now);
+        due
+    }
+
+    fn pump_claiming(&mut self, now: Instant) {
+        let base = self.joining.base();
+        while let Some(output) = self.joining.conversation.as_mut().and_then(Machine::poll_output) {
+            match output {
+                ipam::Output::Read { request } => {
+                    let key = Object::Claims(Claims::default()).key();
+                    self.outbox.push_back(Output::Read(RequestId(base + request), Api::Broker, key));
+                }
+                ipam::Output::Write { request, claims, expected } => {
+                    let claims = Object::Claims(claims);
+                    let write = match expected {
+                        None => Write::Create(claims),
+                        Some(version) => Write::Replace(claims, version),
+                    };
+                    self.outbox.push_back(Output::Write(RequestId(base + request), Api::Broker, write));
+                }
+                ipam::Output::Done(outcome) => {
+                    self.joining.conversation = None;
+                    self.claiming_ended(outcome, now);
+                }
+            }
+        }
+    }
+
+    fn claiming_ended(&mut self, outcome: Outcome, now: Instant) {
+        if let Some((_, again)) = &mut self.joining.asked {
+            *again = now + AGAIN;
+        }
+        match outcome {
+            Outcome::Claimed(_) => {
+                self.joining.told = None;
+                self.joining.claimed = true;
+                self.reconcile(now);
+            }
+            Outcome::Refused(because) => {
+                let announces = self.may_announce();
+                let event = if announces { Event::Contested { because } } else { Event::Refused { because } };
+                if self.joining.told.as_ref() != Some(&event) {
+                    self.joining.told = Some(event.clone());
+                    self.outbox.push_back(Output::Event(event));
+                }
+            }
+        }
+    }
+}
+
+/// The claims that the broker shows.
+pub(super) fn claims(index: &Index) -> Option<&Claims> {
+    let key = Object::Claims(Claims::default()).key();
+    index.shown(Api::Broker, &key).and_then(|(object, _)| as_claims(object))
+}
+
+/// What a cluster announces.
+pub(super) fn ranges_of(record: &ClusterRecord) -> Ranges {
+    Ranges { pods: record.pods.clone(), services: record.services.clone(), ..Ranges::default() }
+}
+
+fn as_claims(object: &Object) -> Option<&Claims> {
+    if let Object::Claims(claims) = object { Some(claims) } else { None }
+}
+
+fn as_record(object: &Object) -> Option<&ClusterRecord> {
+    if let Object::Cluster(record) = object { Some(record) } else { None }
+}
