@@ -37,6 +37,10 @@ const _: () = assert!(GONE_WITHIN.as_millis() >= CONVERGED_WITHIN.as_millis() + 
 /// (`spec/failover.md` 8). Then the last election that an act can cause is over.
 pub const CALM_AFTER: Duration = Duration::from_secs(25);
 
+/// A gateway whose public address changed has looked it up and told all others within this: it looks once a minute
+/// (`spec/submariner.md` 6), and sooner when a path dies.
+pub const ADDRESS_KNOWN_WITHIN: Duration = Duration::from_secs(70);
+
 /// Where links lose packets, a probe may fail by chance. A flow is judged broken (Converges) only if none of its probes
 /// passes for this long.
 pub const CHANCE_FORGIVEN: Duration = Duration::from_secs(2);

@@ -209,7 +209,7 @@ fn describe(object: &Object) -> String {
         Object::Candidates(o) => candidates(o),
         Object::Claims(o) => claims(o),
         Object::ExportRecord(o) => format!("{} created {}", offer(&o.offer), o.created.unix_micros()),
-        Object::ExportSummary(o) => format!("generation {}", o.generation),
+        Object::ExportSummary(o) => format!("generation {} of {}", o.generation, o.digest),
         Object::Import(o) => import(o),
         Object::SourceSlice(o) => source_slice(o),
     }

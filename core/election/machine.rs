@@ -15,6 +15,10 @@ const RELEASED: Duration = Duration::from_secs(1);
 #[derive(Clone, PartialEq, Debug)]
 pub struct Election {
     config: Config,
+    /// Who it is on the Lease.
+    identity: String,
+    /// No other host may hold the lease.
+    alone: bool,
     jitter: Rng,
     /// The wall clock, and when it read so.
     wall: Option<(Wall, Instant)>,
@@ -73,8 +77,11 @@ impl Election {
     /// A candidate that begins with its first [`Input::Wall`].
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let identity = format!("{}/{}", config.host, config.process);
         Self {
-            jitter: Rng::stream(config.seed, &config.identity),
+            jitter: Rng::stream(config.seed, &identity),
+            identity,
+            alone: false,
             config,
             wall: None,
             seen: Epoch(0),
@@ -116,7 +123,13 @@ impl Election {
     }
 
     fn is_mine(&self, lease: &Lease) -> bool {
-        lease.holder.as_deref() == Some(self.config.identity.as_str())
+        lease.holder.as_deref() == Some(self.identity.as_str())
+    }
+
+    /// Whether it names an earlier process on this host.
+    fn is_a_dead_ones(&self, lease: &Lease) -> bool {
+        let process = lease.holder.as_deref().and_then(|holder| holder.strip_prefix(self.config.host.as_str()));
+        process.is_some_and(|process| process.starts_with('/')) && !self.is_mine(lease)
     }
 
     /// Whether the Lease names us, as far as we know.
@@ -177,14 +190,17 @@ impl Election {
         let view = self.view.as_ref()?;
         let patience = self.config.durations.lease;
         let (free, recorded) = match &view.found {
-            // Nobody can have held it yet.
-            None if self.seen == Epoch(0) => (None, Epoch(0)),
+            // Nobody can have held it yet, or nobody else could.
+            None if self.seen == Epoch(0) || self.alone => (None, Epoch(0)),
             None => (Some(view.changed + patience), Epoch(0)),
-            Some((lease, _)) if lease.holder.is_none() || self.is_mine(lease) => (None, lease.epoch),
+            Some((lease, _)) if lease.holder.is_none() || self.is_mine(lease) || self.is_a_dead_ones(lease) => {
+                (None, lease.epoch)
+            }
             Some((lease, _)) => (Some(view.changed + lease.duration), lease.epoch),
         };
         // Somebody announced of whom the Lease knows nothing: it was lost, or set back.
-        let unrecorded = self.rival.filter(|(epoch, _)| *epoch > recorded).map(|(_, at)| at + patience);
+        let unrecorded = self.rival.filter(|(epoch, _)| *epoch > recorded && !self.alone);
+        let unrecorded = unrecorded.map(|(_, at)| at + patience);
         free.max(unrecorded)
     }
 
@@ -338,7 +354,7 @@ impl Election {
         let mine = before.filter(|lease| self.is_mine(lease));
         Lease {
             name: self.config.lease.clone(),
-            holder: Some(self.config.identity.clone()),
+            holder: Some(self.identity.clone()),
             duration: self.config.durations.lease,
             acquired: mine.filter(|lease| lease.epoch == epoch).map_or(wall, |lease| lease.acquired),
             renewed: after(wall, before),
@@ -391,6 +407,13 @@ impl Machine for Election {
                     if self.flight.is_none() {
                         self.act(now);
                     }
+                }
+            }
+            Input::Alone(alone) => {
+                let free = alone && !self.alone && self.term.is_none();
+                self.alone = alone;
+                if free && self.flight.is_none() && self.wall.is_some() {
+                    self.act(now);
                 }
             }
             Input::Answered { request, result } => {

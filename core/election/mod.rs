@@ -26,6 +26,9 @@
 //! knows nothing of an epoch heard of elsewhere: it was lost, or set back, and whoever announced in that epoch may
 //! still do.
 //!
+//! **A restart** on the holder's host does not wait: the Lease names an earlier process there (`host/process`), and that one
+//! is dead. Nor does anybody wait for a holder that nobody knows where no other host may be one.
+//!
 //! What it cannot do: stop a process that the host suspended. Its late writes are fenced by their epoch.
 
 mod machine;
@@ -48,8 +51,10 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Name of the Lease object.
     pub lease: String,
-    /// Who it is on the Lease. Unique for each process, also across restarts: host and a unique id.
-    pub identity: String,
+    /// Where it runs. Of several processes there only the last may live: whoever starts it sees to that.
+    pub host: String,
+    /// Which process it is: another each time it starts on this host.
+    pub process: String,
     /// How patient it is.
     pub durations: Durations,
     /// Seed of the jitter between polls (±10 %).
@@ -160,6 +165,8 @@ pub enum Input {
     Wall(Wall),
     /// An epoch of the own cluster was seen somewhere: on the broker, in a hello.
     Seen(Epoch),
+    /// Whether no other host may hold the lease. Until that is said, others may.
+    Alone(bool),
     /// What came of [`Output::Read`]: the Lease, or `None` if there is none.
     Answered {
         /// Of which request.

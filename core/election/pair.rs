@@ -135,7 +135,8 @@ impl World {
         state.announces = None;
         state.machine = Some(Election::new(Config {
             lease: "gateway".into(),
-            identity: format!("{host}/{}", state.life),
+            host: host.to_string(),
+            process: state.life.to_string(),
             durations: self.durations,
             seed: u64::try_from(host).unwrap(),
         }));

@@ -14,7 +14,8 @@ fn secs(secs: u64) -> Duration {
 }
 
 fn config() -> Config {
-    Config { lease: "gateway".into(), identity: ME.into(), durations: Durations::GATEWAY, seed: 7 }
+    let [host, process] = ["gw-a", "1"].map(Into::into);
+    Config { lease: "gateway".into(), host, process, durations: Durations::GATEWAY, seed: 7 }
 }
 
 fn version(number: u64) -> Version {
@@ -421,6 +422,7 @@ impl Subject for RandomApi {
                 self.there = self.there.take().filter(|_| rng.chance(700_000));
                 Input::Answered { request: rng.below(20), result: Ok(None) }
             }
+            16 => Input::Alone(rng.chance(500_000)),
             13..=15 => Input::Written { request: rng.below(20), result: Ok(version(rng.below(9))) },
             _ => Input::Wall(wall),
         }
@@ -437,4 +439,35 @@ impl Subject for RandomApi {
 fn the_election_keeps_the_laws_of_machines() {
     let proof = prove::<RandomApi>(128);
     assert!(proof.answers > 1_000 && proof.wakes > 750 && proof.coincidences > 50, "{proof:?}");
+}
+
+#[test]
+fn a_lease_that_names_an_earlier_process_of_the_own_host_is_taken_at_once() {
+    for (holder, free) in [("gw-a/0", true), ("gw-a", false), ("gw-a-b/0", false), ("gw-b/0", false)] {
+        let mut candidate = Candidate::new();
+        let held = Ok(Some((held_by(holder, 9), version(5))));
+        let then = candidate.hear(Input::Answered { request: 0, result: held });
+        let takes = matches!(&then[..], [Output::Write { expected, .. }] if *expected == Some(version(5)));
+        assert_eq!(takes, free, "{holder}: {then:?}");
+    }
+}
+
+#[test]
+fn where_no_other_host_may_be_one_nobody_is_waited_for() {
+    let mut candidate = Candidate::new();
+    candidate.hear(Input::Seen(Epoch(UNIX + 7)));
+    let waits = candidate.hear(Input::Answered { request: 0, result: Ok(None) });
+    assert_eq!(waits, [], "who announced may put it back");
+    assert_eq!(candidate.hear(Input::Alone(true)), [Output::Read { request: 1 }]);
+    let taken = candidate.hear(Input::Answered { request: 1, result: Ok(None) });
+    let [Output::Write { lease, expected: None, .. }] = &taken[..] else { panic!("{taken:?}") };
+    assert!(lease.epoch > Epoch(UNIX + 7), "{lease:?}");
+}
+
+#[test]
+fn a_lease_of_another_host_is_waited_for_also_by_one_that_is_alone_now() {
+    let mut candidate = Candidate::new();
+    candidate.hear(Input::Alone(true));
+    let held = Ok(Some((held_by("gw-b/1", 9), version(5))));
+    assert_eq!(candidate.hear(Input::Answered { request: 0, result: held }), []);
 }

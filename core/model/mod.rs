@@ -14,12 +14,14 @@
 
 mod api;
 mod claims;
+mod digest;
 mod object;
 mod records;
 mod services;
 
 pub use api::{Api, ApiError, Key, Kind, Version, WatchEvent, Write};
 pub use claims::{Claim, Claims, Purpose, Ranges};
+pub use digest::Digest;
 pub use object::Object;
 pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
 pub use services::{

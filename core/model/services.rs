@@ -1,5 +1,6 @@
 //! Services: as their cluster has them, as it exports them, and as the clusterset offers them.
 
+use super::Digest;
 use crate::base::{ClusterId, Label, NodeName, Wall};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -351,11 +352,14 @@ impl SourceSlice {
 
 /// Says that what a cluster has at the broker is all that it exports (`tombolo.dev`, name = cluster id): what is not among
 /// its records and slices any more has ended. In its own API it says that of what it imports. Its discovery writes it when
-/// all of them are there.
+/// all of them are there. It speaks for an API only that shows just the objects it names: it may have been written into one
+/// that had lost them a moment ago.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportSummary {
     /// Whose.
     pub cluster: ClusterId,
     /// Grows whenever an object comes or goes. An API that was restored from a backup shows a lower one than before.
     pub generation: u64,
+    /// Of the keys of all these objects.
+    pub digest: Digest,
 }

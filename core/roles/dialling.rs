@@ -9,8 +9,8 @@
 //! A candidate with a public address says by it that it is behind NAT, so that is dialled first. Whether a daemon has just
 //! started or not, a peer that is dialled at one of its two addresses stays there until discovery has chosen
 //! ([`Stay`](crate::network::Stay)): a restart moves no cable (B13). Where a cable heard its peer last is the cable's own
-//! business and appears nowhere here (B15); as long as it carries, only a place where discovery had an answer is better, and
-//! what records say is not.
+//! business and appears nowhere here (B15); as long as it carries, only the private address is better, if discovery had an
+//! answer from there.
 
 use super::announce::cable_name;
 use super::node_side::NodeConfig;

@@ -191,7 +191,10 @@ impl Discovery {
         let (own, generations) = (&self.cluster, &self.generations);
         let says_all = |index: &Index, cluster: &ClusterId| {
             let word = index.word_of(Api::Broker, Kind::ExportSummary, cluster);
-            matches!(word, Some(Object::ExportSummary(word)) if generations.get(&(Api::Broker, cluster.clone())) <= Some(&word.generation))
+            let Some(Object::ExportSummary(word)) = word else { return false };
+            let known = generations.get(&(Api::Broker, cluster.clone()));
+            let shown = index.digest(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice], Some(cluster));
+            known <= Some(&word.generation) && word.digest == shown
         };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),

@@ -47,8 +47,10 @@ pub struct Dns {
     index: Index,
     slices: ByService,
     reach: BTreeMap<ClusterId, Reach>,
-    /// Of the newest word of the cluster's discovery, once it was heard.
-    generation: Option<u64>,
+    /// Of the newest word of the cluster's discovery.
+    generation: u64,
+    /// Such a word was true once.
+    complete: bool,
     wall: Wall,
     /// What the sockets have, or will have when all outputs are taken.
     table: Arc<Table>,
@@ -68,7 +70,8 @@ impl Dns {
             index: Index::default(),
             slices: ByService::default(),
             reach: BTreeMap::new(),
-            generation: None,
+            generation: 0,
+            complete: false,
             wall: Wall::default(),
             table: Arc::default(),
             fresh: true,
@@ -82,22 +85,19 @@ impl Dns {
         if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event
             && summary.cluster == self.cluster
         {
-            self.generation = self.generation.max(Some(summary.generation));
+            self.generation = self.generation.max(summary.generation);
         }
         let mut changed = self.index.watched(Api::Local, event, now);
         self.index.hear_out(Api::Local, Kind::ExportSummary, &self.cluster, &changed, now);
+        self.complete |= says_all(&self.index, &self.cluster, self.generation);
         changed.extend(self.believe_absences(now));
         self.refresh(&changed);
     }
 
     fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
         let (own, newest) = (&self.cluster, self.generation);
-        let says_all = |index: &Index| {
-            let word = index.word_of(Api::Local, Kind::ExportSummary, own);
-            matches!(word, Some(Object::ExportSummary(word)) if Some(word.generation) >= newest)
-        };
         let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
-        let gone = self.index.believe(now, |index, _, object| !is_imported(object) || says_all(index));
+        let gone = self.index.believe(now, |index, _, object| !is_imported(object) || says_all(index, own, newest));
         gone.into_iter().map(|(_, key)| key).collect()
     }
 
@@ -161,10 +161,10 @@ impl Dns {
     }
 
     fn knows(&self) -> Knows {
-        match (self.synced(), self.generation) {
+        match (self.synced(), self.complete) {
             (false, _) => Knows::Nothing,
-            (true, None) => Knows::Some,
-            (true, Some(_)) => Knows::All,
+            (true, false) => Knows::Some,
+            (true, true) => Knows::All,
         }
     }
 
@@ -182,6 +182,13 @@ impl Dns {
     fn slice(&self, key: &Key) -> Option<&SourceSlice> {
         as_slice(self.index.get(Api::Local, key)?)
     }
+}
+
+/// Whether the cluster's discovery says that all is there, not in an older word than the newest seen, and it is.
+fn says_all(index: &Index, cluster: &ClusterId, newest: u64) -> bool {
+    let word = index.word_of(Api::Local, Kind::ExportSummary, cluster);
+    let Some(Object::ExportSummary(word)) = word else { return false };
+    word.generation >= newest && word.digest == index.digest(Api::Local, &[Kind::Import, Kind::SourceSlice], None)
 }
 
 fn as_import(object: &Object) -> Option<&Import> {

@@ -26,7 +26,7 @@ use crate::model::{
 };
 use crate::sync::{ABSENCE, Index, Writer};
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +44,10 @@ const OF_ELECTION: u64 = 1 << 63;
 /// second; the promise is three (ARCHITECTURE, time bounds).
 const LOSS: Duration = Duration::from_secs(1);
 
+/// A gateway that has just started calls a cluster lost that it never heard of only after this: the others may be starting
+/// again as well, and kernels forward meanwhile (F4). As long as a lease, in which others would not know more.
+const LOSS_AT_START: Duration = Duration::from_secs(15);
+
 /// The kinds that gateways copy from the broker for their cluster.
 const COPIED: [Kind; 3] = [Kind::Cluster, Kind::Endpoint, Kind::Candidates];
 
@@ -60,8 +64,8 @@ pub struct GatewayConfig {
     pub looks_up: bool,
     /// Public key of the own cable device for each remote rank.
     pub keys: Vec<CableKey>,
-    /// Unique for each process.
-    pub identity: String,
+    /// Unique for each process on the node. Of two, the earlier one is dead: whoever starts them sees to that.
+    pub process: String,
     /// UID of the cluster's namespace `kube-system`: which cluster it is, whatever it is called (B36).
     pub cluster_uid: String,
 }
@@ -76,7 +80,15 @@ pub struct Gateway {
     writer: Writer,
     /// Clusters to which no path lives.
     losses: Lasting<ClusterId>,
+    /// Clusters to which one does.
+    lives: Lasting<ClusterId>,
+    /// Clusters to which one has lived in this process's time.
+    lived: BTreeSet<ClusterId>,
+    /// Until then, loss is not told of the others.
+    starts_until: Option<Instant>,
     election: Election,
+    /// No other node may be a gateway.
+    alone: bool,
     node: NodeSide,
     dialling: Dialling,
     /// While it holds the lease: the epoch of its term.
@@ -115,7 +127,8 @@ impl Gateway {
         let seed = config.node.seed;
         let election = Election::new(election::Config {
             lease: LEASE.into(),
-            identity: config.identity,
+            host: config.node.node.as_str().into(),
+            process: config.process,
             durations: election::Durations::GATEWAY,
             seed,
         });
@@ -127,7 +140,11 @@ impl Gateway {
             index: Index::default(),
             writer: Writer::new(seed),
             losses: Lasting::new(LOSS),
+            lives: Lasting::new(LOSS),
+            lived: BTreeSet::new(),
+            starts_until: Some(config.node.boot + LOSS_AT_START),
             election,
+            alone: false,
             node: NodeSide::new(config.node),
             term: None,
             told_lease: None,
@@ -149,6 +166,7 @@ impl Gateway {
         if any(&[Kind::Node, Kind::Candidates]) {
             self.node.membership(&self.index, now);
         }
+        self.see_rivals(now);
         self.refresh(now);
     }
 
@@ -221,6 +239,17 @@ impl Gateway {
         let highest = announced.max(self.node.take_heard_epoch());
         if let Some(epoch) = highest {
             self.elect(election::Input::Seen(epoch), now);
+        }
+    }
+
+    /// Tells the election whether other nodes may be gateways.
+    fn see_rivals(&mut self, now: Instant) {
+        let own = &self.node.config().node;
+        let others = nodes(&self.index).into_values().any(|node| node.gateway && node.name != *own);
+        let alone = self.index.synced(Api::Local, Kind::Node) && !others;
+        if alone != self.alone {
+            self.alone = alone;
+            self.elect(election::Input::Alone(alone), now);
         }
     }
 
@@ -328,17 +357,33 @@ impl Gateway {
         card.unwrap_or_else(announced)
     }
 
-    /// What is reached; a loss counts once it has lasted.
+    /// What is reached; a loss counts once it has lasted, and at the start only what was known or has been seen to live.
     fn reach(&mut self, now: Instant) -> BTreeMap<ClusterId, Reach> {
         let mut reach = BTreeMap::new();
+        let own = &self.node.config().node;
+        let before = cards(&self.index).find(|card| card.node == *own).map(|card| &card.reach);
+        let lost_before = before.into_iter().flatten().filter(|(_, reach)| **reach == Reach::Lost);
+        let lost_before: BTreeSet<&ClusterId> = lost_before.map(|(cluster, _)| cluster).collect();
+        let starting = self.starts_until.is_some();
         for (cluster, way) in self.node.ways() {
-            if way.reach == Reach::Lost {
-                self.losses.note(cluster, now);
-            } else {
-                self.losses.clear(cluster);
+            for (state, noted) in [(Reach::Lost, &mut self.losses), (Reach::Connected, &mut self.lives)] {
+                if way.reach == state {
+                    noted.note(cluster, now);
+                } else {
+                    noted.clear(cluster);
+                }
             }
-            let lasts = way.reach != Reach::Lost || self.losses.lasted(cluster);
-            reach.insert(cluster.clone(), if lasts { way.reach } else { Reach::Connected });
+            if self.lives.lasted(cluster) {
+                self.lived.insert(cluster.clone());
+            }
+            let says = match way.reach {
+                Reach::Lost if starting && !self.lived.contains(cluster) && !lost_before.contains(cluster) => {
+                    Reach::Unknown
+                }
+                Reach::Lost if !self.losses.lasted(cluster) => Reach::Connected,
+                told @ (Reach::Lost | Reach::Connected | Reach::Unknown) => told,
+            };
+            reach.insert(cluster.clone(), says);
         }
         reach
     }
@@ -519,7 +564,8 @@ impl Machine for Gateway {
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
         let absence = self.index.poll_timeout().into_iter().chain(self.hesitates_until).min();
         let absence = absence.map(|at| (at, GatewayWake::Absence));
-        let loss = self.losses.poll_timeout().map(|at| (at, GatewayWake::Loss));
+        let losses = [self.losses.poll_timeout(), self.lives.poll_timeout(), self.starts_until];
+        let loss = losses.into_iter().flatten().min().map(|at| (at, GatewayWake::Loss));
         let joining = self.joining.poll_timeout().map(|at| (at, GatewayWake::Joining));
         [election, joining, paths, dialling, writer, absence, loss].into_iter().flatten().min()
     }
@@ -533,7 +579,8 @@ impl Machine for Gateway {
         let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
         let dares = self.hesitates_until.take_if(|until| *until <= now).is_some();
         let again = !self.writer.due(now).is_empty();
-        let lost = !self.losses.due(now).is_empty();
+        let lost = [self.losses.due(now), self.lives.due(now)].iter().any(|due| !due.is_empty())
+            | self.starts_until.take_if(|until| *until <= now).is_some();
         let asks = self.wake_claiming(now);
         if moved || absent {
             self.refresh(now);

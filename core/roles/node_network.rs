@@ -12,6 +12,7 @@ use super::addresses::{overlay_address, overlay_mac, overlay_range, probe_addres
 use super::dialling::{Choices, places};
 use crate::base::{Cidr, ClusterId, NodeName, Slot};
 use crate::model::{CableDriver, CableKey, Candidates, ClusterRecord, Node, Protocol};
+use crate::nat::Choice;
 use crate::network::constants::{
     CABLE_LINK_PREFIX, CABLE_PORT_BASE, OVERLAY_LINK, OVERLAY_PORT, OVERLAY_VNI, RULE_FROM_CABLE, RULE_FROM_OVERLAY,
     RULE_OUT, TABLE_FROM_CABLE, TABLE_FROM_OVERLAY, TABLE_OUT,
@@ -233,8 +234,12 @@ impl Build<'_> {
                 let choice = own.choices.get(&(cluster.clone(), *rank));
                 let (endpoint, other) = places(choice, candidate, own.slot);
                 let carries = known.ways.get(cluster).is_some_and(|way| way.carries.contains(*rank));
-                let heard = carries && !choice.is_some_and(|choice| choice.answered);
-                let stay = if heard || known.adopting { Some(Stay::Anywhere) } else { other.map(Stay::At) };
+                let is_near = |choice: &Choice| choice.answered && choice.address == candidate.address;
+                let stay = if known.adopting || carries && !choice.is_some_and(is_near) {
+                    Some(Stay::Anywhere)
+                } else {
+                    other.map(Stay::At)
+                };
                 self.wanted.stays.extend(stay.map(|stay| (id.clone(), stay)));
                 let peer = Peer { endpoint, allowed };
                 let because = format!("{cluster}/{} is candidate {rank} of {cluster}", candidate.node);

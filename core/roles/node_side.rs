@@ -340,7 +340,7 @@ impl NodeSide {
         let is_word = object.kind() == Kind::Cluster;
         match api {
             Api::Local => cluster != own && says_all(index, api, own) && !self.lives(cluster),
-            Api::Broker if cluster == own || says_all(index, api, cluster) => true,
+            Api::Broker if cluster == own || says_all(index, api, cluster) && shows_all(index, api, cluster) => true,
             Api::Broker if is_word => !index.may_be_lost(api, &object.key()) && !self.lives(cluster),
             Api::Broker => !index.believes_word_of(api, Kind::Cluster, cluster) && !self.lives(cluster),
         }
@@ -364,6 +364,14 @@ impl NodeSide {
 /// what others announce too.
 pub(super) fn says_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
     index.word_of(api, Kind::Cluster, cluster).is_some()
+}
+
+/// Whether the rest of what a cluster announces is there beside its Cluster, which may have been put back by one who did not
+/// know yet that the API has lost all: of what each cluster has one, nothing is missing, and it has an Endpoint.
+fn shows_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
+    let theirs = |kind| index.objects(api, kind).filter(|(_, object)| object.cluster() == Some(cluster));
+    let is_shown = |(key, _): (&Key, &Object)| index.shown(api, key).is_some();
+    theirs(Kind::Candidates).all(is_shown) && theirs(Kind::Endpoint).any(is_shown)
 }
 
 /// All nodes of the cluster.

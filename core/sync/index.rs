@@ -2,7 +2,7 @@
 
 use super::ABSENCE;
 use crate::base::{ClusterId, Instant, Lasting};
-use crate::model::{Api, Key, Kind, Object, Version, WatchEvent};
+use crate::model::{Api, Digest, Key, Kind, Object, Version, WatchEvent};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -13,9 +13,52 @@ struct View {
     objects: BTreeMap<Key, (Object, Option<Version>)>,
     /// Keys that the running listing has shown; `None` between listings.
     marked: Option<BTreeSet<Key>>,
+    /// Of what the API shows, by whose it is.
+    digests: BTreeMap<Option<ClusterId>, Digest>,
     /// The running listing has shown something in the version in which it was known.
     goes_on: bool,
     synced: bool,
+}
+
+impl View {
+    /// Puts what the API shows. True if it did not show just that.
+    fn show(&mut self, key: &Key, object: Object, version: Version) -> bool {
+        let shown = (object, Some(version));
+        let before = self.objects.get(key);
+        if before == Some(&shown) {
+            return false;
+        }
+        let was = before.filter(|(_, version)| version.is_some()).map(|(object, _)| object.cluster().cloned());
+        let is = shown.0.cluster();
+        if was.as_ref().map(Option::as_ref) != Some(is) {
+            self.count_out(key, was);
+            let digest = self.digests.entry(is.cloned()).or_default();
+            *digest = digest.with(key);
+        }
+        self.objects.insert(key.clone(), shown);
+        true
+    }
+
+    /// Removes an object. True if there was one.
+    fn remove(&mut self, key: &Key) -> bool {
+        self.hide(key);
+        self.objects.remove(key).is_some()
+    }
+
+    /// The API shows it no more. True if it did.
+    fn hide(&mut self, key: &Key) -> bool {
+        let entry = self.objects.get_mut(key);
+        let was = entry.and_then(|(object, version)| version.take().map(|_| object.cluster().cloned()));
+        let hidden = was.is_some();
+        self.count_out(key, was);
+        hidden
+    }
+
+    fn count_out(&mut self, key: &Key, was: Option<Option<ClusterId>>) {
+        if let Some(digest) = was.and_then(|whose| self.digests.get_mut(&whose)) {
+            *digest = digest.without(key);
+        }
+    }
 }
 
 /// The view of all watched kinds.
@@ -52,13 +95,12 @@ impl Index {
                 if let Some(marked) = &mut view.marked {
                     marked.insert(key.clone());
                 }
-                let new = (object, Some(version));
-                if view.objects.get(&key) == Some(&new) {
+                if view.show(&key, object, version) {
+                    alloc::vec![key]
+                } else {
                     view.goes_on = true;
-                    return Vec::new();
+                    Vec::new()
                 }
-                view.objects.insert(key.clone(), new);
-                alloc::vec![key]
             }
             WatchEvent::Deleted(key) => {
                 self.not_missing(api, &key);
@@ -66,7 +108,7 @@ impl Index {
                 if let Some(marked) = &mut view.marked {
                     marked.remove(&key);
                 }
-                if view.objects.remove(&key).is_some() { Vec::from([key]) } else { Vec::new() }
+                if view.remove(&key) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Synced(kind) => self.sweep(api, kind, now),
         }
@@ -79,13 +121,14 @@ impl Index {
         let Some(marked) = view.marked.take() else { return Vec::new() };
         let unmarked: Vec<Key> = view.objects.keys().filter(|key| !marked.contains(key)).cloned().collect();
         if kind.is_the_clusters_own() {
-            view.objects.retain(|key, _| marked.contains(key));
+            for key in &unmarked {
+                view.remove(key);
+            }
             return unmarked;
         }
         let (mut changed, goes_on) = (Vec::new(), view.goes_on);
         for key in unmarked {
-            let entry = self.view_mut(api, kind).objects.get_mut(&key);
-            if entry.is_some_and(|(_, version)| version.take().is_some()) {
+            if self.view_mut(api, kind).hide(&key) {
                 changed.push(key.clone());
             }
             if self.absences.note(&(api, key.clone()), now) && !goes_on {
@@ -145,6 +188,15 @@ impl Index {
     #[must_use]
     pub fn believes_word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> bool {
         self.get(api, &word(kind, cluster)).is_some()
+    }
+
+    /// Of the keys of all objects of these kinds that the API shows; of one cluster's, if one is named.
+    #[must_use]
+    pub fn digest(&self, api: Api, kinds: &[Kind], of: Option<&ClusterId>) -> Digest {
+        let views = kinds.iter().filter_map(|kind| self.views.get(&(api, *kind)));
+        let all = views.flat_map(|view| &view.digests);
+        let theirs = all.filter(|(whose, _)| of.is_none() || whose.as_ref() == of);
+        theirs.fold(Digest::EMPTY, |sum, (_, digest)| sum.and(*digest))
     }
 
     fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Option<Version>)> {

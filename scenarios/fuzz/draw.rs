@@ -10,7 +10,7 @@
 
 use super::broken::{Broken, effective};
 use super::disturb::disturb;
-use crate::bounds::{CALM_AFTER, CONVERGED_WITHIN, GONE_WITHIN};
+use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER, CONVERGED_WITHIN, GONE_WITHIN};
 use crate::format::{implied, is_called};
 use crate::wording::zone_name;
 use crate::{
@@ -86,11 +86,14 @@ pub fn draw(seed: u64, without: &[String]) -> Scenario {
 /// Gives each expectation the time from which it can be asked for, after the last act.
 pub(super) fn retime(scenario: &mut Scenario) {
     let last = scenario.timeline.last().map_or(Duration::ZERO, |act| act.at);
+    let changes = scenario.timeline.iter().filter(|act| matches!(act.verb, Verb::ChangeAddress(_)));
+    let known = changes.map(|act| act.at + ADDRESS_KNOWN_WITHIN).max().unwrap_or_default();
+    let calm = known.max(last + CALM_AFTER);
     for expectation in &mut scenario.expect {
         match expectation {
             Expectation::Connect { when, .. } | Expectation::Dns { when, .. } => *when = When::By(last + GONE_WITHIN),
             Expectation::Settled { when } => {
-                *when = When::During(last + CALM_AFTER, last + CALM_AFTER + WATCHED_FOR);
+                *when = When::During(calm, calm + WATCHED_FOR);
             }
             Expectation::Outage { during, .. } => {
                 *during = When::During(last + CONVERGED_WITHIN, last + CALM_AFTER + WATCHED_FOR);

@@ -5,10 +5,10 @@
 //! hour (`spec/failover.md` 11): then it does not watch.
 
 use super::{Invariant, Violation};
-use crate::bounds::CALM_AFTER;
+use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER};
 use crate::stillness::Stillness;
 use crate::trouble::Trouble;
-use crate::{Fact, Place, Scenario, What, trace};
+use crate::{Fact, Place, Scenario, Verb, What, trace};
 use core::time::Duration;
 use tombolo_core::roles::Event;
 
@@ -19,11 +19,24 @@ pub(super) struct NoFlap {
     trouble: Trouble,
     stillness: Stillness,
     lossy: bool,
+    /// When NAT boxes get other addresses.
+    renumbered: Vec<Duration>,
 }
 
 impl NoFlap {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        Self { trouble: Trouble::of(scenario), stillness: Stillness::default(), lossy: scenario.links.lose_packets() }
+        let changes = scenario.timeline.iter().filter(|act| matches!(act.verb, Verb::ChangeAddress(_)));
+        Self {
+            trouble: Trouble::of(scenario),
+            stillness: Stillness::default(),
+            lossy: scenario.links.lose_packets(),
+            renumbered: changes.map(|act| act.at).collect(),
+        }
+    }
+
+    /// Whether a gateway may yet have to find out under which address it is seen.
+    fn renumbers(&self, at: Duration) -> bool {
+        self.renumbered.iter().any(|changed| (*changed..*changed + ADDRESS_KNOWN_WITHIN).contains(&at))
     }
 
     fn moves(&mut self, fact: &Fact) -> Option<String> {
@@ -65,7 +78,7 @@ impl Invariant for NoFlap {
         self.trouble.watch(fact);
         let moved = self.moves(fact)?;
         let still = self.trouble.still_for(fact.at);
-        if self.lossy || self.trouble.apis_in_force() || still < CALM_AFTER {
+        if self.lossy || self.trouble.apis_in_force() || still < CALM_AFTER || self.renumbers(fact.at) {
             return None;
         }
         let text = format!("nothing was done for {}, yet {}: {moved}", crate::wording::seconds(still), fact.place);
@@ -77,7 +90,9 @@ impl Invariant for NoFlap {
         if self.lossy {
             return Some("links lose packets".into());
         }
-        self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER))
+        let within = crate::wording::brief(ADDRESS_KNOWN_WITHIN);
+        let renumbers = || self.renumbers(at).then(|| format!("less than {within} since a public address changed"));
+        self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER)).or_else(renumbers)
     }
 
     fn end(&mut self, _: Duration) -> Vec<Violation> {
@@ -91,7 +106,7 @@ mod tests {
     use crate::rehearsal::{
         act, applied, at, broken, cluster, elected, fact, gateway, lease, path, scenario, secs, wrote,
     };
-    use crate::{Act, ApiFault, ApiRef, Change, Verb};
+    use crate::{Act, ApiFault, ApiRef, Change};
 
     const A: &str = "west/gw-a gateway";
 
@@ -142,6 +157,17 @@ mod tests {
             assert_eq!(found.len(), 1);
             assert!(found[0].starts_with(&format!("nothing was done for 61.000s, yet {place}: ")), "{}", found[0]);
         }
+    }
+
+    #[test]
+    fn a_new_public_address_is_found_out_within_its_time() {
+        let found_at = |at| {
+            let mut facts = life();
+            facts.push(fact(secs(at), "west api", wrote(A, Change::Replaced, gateway("gw-a", None, &[]))));
+            watch(vec![act(15, Verb::ChangeAddress(cluster("west")))], &facts)
+        };
+        assert_eq!(found_at(84), [""; 0]);
+        assert_eq!(found_at(86).len(), 1);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out 
                 discovery_port: Some(NAT_PORT),
                 looks_up: true,
                 keys: start.node.cable_keys.to_vec(),
-                identity: format!("{}-{}", start.node.name, start.boot),
+                process: start.boot.to_string(),
                 cluster_uid: cluster_uid(&start.node.cluster),
             }))
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant as Clock};
 use tombolo_core::base::{ClusterId, Epoch, Instant, Label, Machine as _, Wall};
 use tombolo_core::dns::{Picks, Query, RecordKind, Table, Zone, answer, question, respond};
 use tombolo_core::model::{
-    Api, ClusterRecord, ExportRecord, ExportSummary, Family, Kind, Namespace, Object, Offer, Port, Protocol,
+    Api, ClusterRecord, Digest, ExportRecord, ExportSummary, Family, Kind, Namespace, Object, Offer, Port, Protocol,
     ServiceKey, ServiceType, SourceEndpoint, SourceSlice, Version, WatchEvent, Write,
 };
 use tombolo_core::roles::{Discovery, Dns, Input, Output, Role as _};
@@ -173,7 +173,13 @@ fn full_discovery() -> (Discovery, Duration) {
         (Api::Broker, Kind::ExportRecord) => (0..EXPORTS).map(|export| record(export, 1)).collect(),
         (Api::Broker, Kind::SourceSlice) => (0..EXPORTS).map(|export| slice(export, true)).collect(),
         (Api::Broker, Kind::ExportSummary) => (0..CLUSTERS)
-            .map(|number| Object::ExportSummary(ExportSummary { cluster: cluster(number * NAMES), generation: 1 }))
+            .map(|number| {
+                Object::ExportSummary(ExportSummary {
+                    cluster: cluster(number * NAMES),
+                    generation: 1,
+                    digest: Digest::EMPTY,
+                })
+            })
             .collect(),
         _ => Vec::new(),
     });

@@ -142,7 +142,9 @@ impl Discovery {
         let last = summary.generation.max(seen);
         let generation = last.filter(|_| !outdated).unwrap_or_else(|| next(last, self.wall));
         summary.generation = Some(generation);
-        let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation });
+        let of = (api == Api::Broker).then_some(&self.cluster);
+        let digest = self.index.digest(api, &kinds, of);
+        let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation, digest });
         self.writer.want(api, &summary.key(), Some(&summary), &self.index);
     }
 }

@@ -140,7 +140,11 @@ fn what_a_silent_cluster_had_at_a_broker_that_lost_its_data_stays_until_its_disc
     world.empty_broker();
     world.run_for(Duration::from_secs(600));
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
-    world.put_broker(summary_of("east", 9_999));
+    let all = [record_of("east", "web"), source_slice("east", "web", "10.102.0.10")];
+    world.put_broker(summary_of("east", 9_998, &all));
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "it names what is not shown");
+    world.put_broker(summary_of("east", 9_999, &[]));
     world.run_for(ABSENCE - Duration::from_secs(1));
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its records may be shown a little later");
     world.run_for(Duration::from_secs(2));
@@ -454,7 +458,7 @@ fn any_object(rng: &mut Rng, kind: Kind) -> Object {
     } else if kind == Kind::SourceSlice {
         source_slice(cluster, name, pick(rng, &["10.102.0.10", "10.101.0.10"]))
     } else if kind == Kind::ExportSummary {
-        summary_of(cluster, rng.below(5))
+        summary_of(cluster, rng.below(5), &[])
     } else if kind == Kind::Cluster {
         announced(cluster, pick(rng, &["10.102.0.0/16", "10.0.0.0/8"]))
     } else {

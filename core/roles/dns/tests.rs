@@ -4,7 +4,7 @@ use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Epoch, Label, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
-use crate::model::{ExportSummary, Family, Offer, ServiceType, SourceEndpoint, Version};
+use crate::model::{Digest, ExportSummary, Family, Offer, ServiceType, SourceEndpoint, Version};
 use crate::sync::ABSENCE;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -103,9 +103,10 @@ fn apply_all(dns: &mut Dns, objects: Vec<Object>) -> Option<Arc<Table>> {
     objects.into_iter().fold(None, |last, object| apply(dns, object).or(last))
 }
 
-/// What the cluster's discovery says when all it imports is there.
-fn says_all(generation: u64) -> Object {
-    Object::ExportSummary(ExportSummary { cluster: cluster("west"), generation })
+/// What the cluster's discovery says when all it imports is there: just these.
+fn says_all(generation: u64, services: &[Vec<Object>]) -> Object {
+    let keys: Vec<Key> = services.iter().flatten().map(Object::key).collect();
+    Object::ExportSummary(ExportSummary { cluster: cluster("west"), generation, digest: keys.iter().collect() })
 }
 
 /// Feeds complete listings of imports and slices.
@@ -120,7 +121,7 @@ fn ready(services: &[Vec<Object>], gateways: &[Object]) -> (Dns, Arc<Table>) {
     let mut dns = machine();
     drain(&mut dns);
     list_services(&mut dns, services);
-    list(&mut dns, Kind::ExportSummary, &[says_all(7)]);
+    list(&mut dns, Kind::ExportSummary, &[says_all(7, services)]);
     let table = list(&mut dns, Kind::Gateway, gateways).unwrap();
     (dns, table)
 }
@@ -161,9 +162,10 @@ fn a_name_is_denied_once_discovery_has_said_that_all_is_there() {
     list(&mut dns, Kind::ExportSummary, &[]);
     let table = list(&mut dns, Kind::Gateway, &[]).unwrap();
     assert_eq!(says(&table, API), "NotReady", "the API may have been emptied just before");
-    let other = ExportSummary { cluster: cluster("east"), generation: 7 };
+    let other = ExportSummary { cluster: cluster("east"), generation: 7, digest: Digest::EMPTY };
     assert_eq!(apply(&mut dns, Object::ExportSummary(other)), None, "that is not the own discovery");
-    let table = apply(&mut dns, says_all(0)).unwrap();
+    assert_eq!(apply(&mut dns, says_all(0, &[])), None, "it was put back before all it speaks for");
+    let table = apply(&mut dns, says_all(0, &[web()])).unwrap();
     assert_eq!((says(&table, API).as_str(), says(&table, WEB).as_str()), ("NoSuchName", EAST));
     assert_eq!(list(&mut dns, Kind::ExportSummary, &[]), None, "what was known is not forgotten");
 }
@@ -231,7 +233,8 @@ fn what_changes_no_answer_gives_no_table() {
 fn what_a_new_listing_lacks_is_gone_when_it_is_complete_and_that_has_lasted_b48() {
     let api = service("api", "10.102.0.11");
     let (mut dns, _) = ready(&[web(), api.clone()], &[]);
-    assert_eq!(list_services(&mut dns, &[api]), None);
+    assert_eq!(list_services(&mut dns, &[api.clone()]), None);
+    assert_eq!(apply(&mut dns, says_all(8, &[api])), None);
     let (at, why) = dns.poll_timeout().unwrap();
     assert_eq!((at, why), (Instant::ZERO + ABSENCE, DnsWake::Absence));
     dns.handle_timeout(at);
@@ -260,7 +263,7 @@ fn an_api_that_lost_its_data_hides_nothing_until_discovery_has_said_that_all_is_
     assert_eq!(drain(&mut dns), [], "discovery is away: who knows?");
     // What it said in the backup that somebody restored is not its last word.
     let hears = |dns: &mut Dns, generation, wait| {
-        let word = WatchEvent::Applied(says_all(generation), Version(generation.to_string().as_str().into()));
+        let word = WatchEvent::Applied(says_all(generation, &[]), Version(generation.to_string().as_str().into()));
         dns.handle(Input::Watched(Api::Local, word), at(wait));
         let early = drain(dns);
         dns.handle_timeout(at(wait + ABSENCE));
@@ -271,6 +274,20 @@ fn an_api_that_lost_its_data_hides_nothing_until_discovery_has_said_that_all_is_
     assert_eq!(early, [], "what it brings back may yet be on its way");
     let [Output::Dns(table)] = late.as_slice() else { panic!("{late:?}") };
     assert_eq!(says(table, WEB), "NoSuchName");
+}
+
+#[test]
+fn a_word_about_other_names_than_the_api_shows_says_nothing_of_what_it_lacks() {
+    // It was put back by one who had not seen yet that all the rest is lost, too.
+    let (mut dns, _) = ready(&[web()], &[]);
+    assert_eq!(list_services(&mut dns, &[]), None);
+    assert_eq!(apply(&mut dns, says_all(8, &[web()])), None);
+    dns.handle_timeout(Instant::ZERO + ABSENCE);
+    assert_eq!(drain(&mut dns), []);
+    assert_eq!(apply(&mut dns, says_all(9, &[])), None);
+    let (at, _) = dns.poll_timeout().unwrap();
+    dns.handle_timeout(at);
+    assert_eq!(drain(&mut dns).len(), 1);
 }
 
 #[test]
@@ -306,7 +323,7 @@ fn any_object(rng: &mut Rng, kind: Kind) -> Object {
     let clusters = ["east", "west", "north.eu"];
     let of = |rng: &mut Rng| clusters[usize::try_from(rng.below(3)).unwrap()];
     if kind == Kind::ExportSummary {
-        says_all(rng.below(3))
+        says_all(rng.below(3), &[])
     } else if kind == Kind::Gateway {
         let reach = [Reach::Connected, Reach::Unknown, Reach::Lost][usize::try_from(rng.below(3)).unwrap()];
         let node = ["gw-a", "gw-b"][usize::try_from(rng.below(2)).unwrap()];

@@ -235,7 +235,7 @@ pub fn west(name: &str, index: u8) -> GatewayConfig {
         discovery_port: Some(NAT_PORT),
         looks_up: true,
         keys: keys(1, index),
-        identity: format!("{name}-1"),
+        process: "1".into(),
         cluster_uid: "uid-west".into(),
     }
 }

@@ -43,7 +43,7 @@ fn claims_version(scene: &Scene) -> crate::model::Version {
 
 /// The gateway daemon starts anew, with this set-up.
 fn restart(scene: &mut Scene, change: impl FnOnce(&mut GatewayConfig)) {
-    let mut config = GatewayConfig { identity: "gw-a-2".into(), ..west("gw-a", 0) };
+    let mut config = GatewayConfig { process: "2".into(), ..west("gw-a", 0) };
     config.node.boot = scene.now;
     change(&mut config);
     scene.gateway = Gateway::new(config);

@@ -177,14 +177,23 @@ pub fn write_export(record: &ExportRecord) -> Result<Value, ConvertError> {
 struct SummarySpec {
     cluster: String,
     generation: u64,
+    digest: String,
 }
 
 pub fn read_summary(value: &Value) -> Result<ExportSummary, ConvertError> {
     let WithSpec::<SummarySpec> { spec } = shaped(value)?;
-    Ok(ExportSummary { cluster: parse("spec.cluster", &spec.cluster)?, generation: spec.generation })
+    Ok(ExportSummary {
+        cluster: parse("spec.cluster", &spec.cluster)?,
+        generation: spec.generation,
+        digest: parse("spec.digest", &spec.digest)?,
+    })
 }
 
 pub fn write_summary(summary: &ExportSummary) -> Value {
-    let spec = SummarySpec { cluster: summary.cluster.to_string(), generation: summary.generation };
+    let spec = SummarySpec {
+        cluster: summary.cluster.to_string(),
+        generation: summary.generation,
+        digest: summary.digest.to_string(),
+    };
     json!({ "metadata": {}, "spec": spec })
 }

@@ -98,9 +98,11 @@ pub(super) fn source_slice(cluster: &str, name: &str, address: &str) -> Object {
     })
 }
 
-/// What the discovery of the cluster says when all it has is at the broker.
-pub(super) fn summary_of(cluster: &str, generation: u64) -> Object {
-    Object::ExportSummary(ExportSummary { cluster: ClusterId::new(cluster).unwrap(), generation })
+/// What the discovery of the cluster says when all it has is at the broker: just these.
+pub(super) fn summary_of(cluster: &str, generation: u64, objects: &[Object]) -> Object {
+    let keys: Vec<Key> = objects.iter().map(Object::key).collect();
+    let cluster = ClusterId::new(cluster).unwrap();
+    Object::ExportSummary(ExportSummary { cluster, generation, digest: keys.iter().collect() })
 }
 
 /// What the gateway of the cluster announces.

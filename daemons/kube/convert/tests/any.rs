@@ -9,8 +9,8 @@ use std::time::Duration;
 use tombolo_core::base::{Cidr, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
     Backend, CableDriver, CableKey, Candidate, Candidates, Claim, Claims, ClusterRecord, Condition, ConditionType,
-    Endpoint, EndpointSlice, ExportRecord, ExportSummary, Family, Gateway, Import, InternalTrafficPolicy, Lease,
-    Namespace, Node, Offer, Port, Protocol, Ranges, Reach, Service, ServiceExport, ServiceKey, ServicePort,
+    Digest, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Family, Gateway, Import, InternalTrafficPolicy,
+    Lease, Namespace, Node, Offer, Port, Protocol, Ranges, Reach, Service, ServiceExport, ServiceKey, ServicePort,
     ServiceType, SessionAffinity, SourceEndpoint, SourceSlice, TargetPort,
 };
 
@@ -287,8 +287,9 @@ pub(super) fn object() -> impl Strategy<Value = Object> {
         candidates().prop_map(Object::Candidates),
         claims().prop_map(Object::Claims),
         export_record().prop_map(Object::ExportRecord),
-        (cluster(), any::<u64>())
-            .prop_map(|(cluster, generation)| Object::ExportSummary(ExportSummary { cluster, generation })),
+        (cluster(), any::<u64>(), any::<u64>()).prop_map(|(cluster, generation, digest)| {
+            Object::ExportSummary(ExportSummary { cluster, generation, digest: Digest(digest) })
+        }),
         import().prop_map(Object::Import),
         source_slice().prop_map(Object::SourceSlice),
     ]
