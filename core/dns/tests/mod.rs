@@ -1,5 +1,6 @@
 //! What is answered, message by message: a small world, and dig to look at it.
 
+mod corpus;
 mod names;
 mod rules;
 mod wire;

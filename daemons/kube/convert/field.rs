@@ -50,12 +50,30 @@ pub enum ConvertError {
 
 impl ConvertError {
     pub(super) fn bad(field: impl Into<String>, value: impl Display, because: impl Display) -> Self {
-        let mut value = value.to_string();
-        if value.chars().count() > 80 {
-            value = value.chars().take(79).chain(['…']).collect();
+        Self::Bad {
+            field: cut(&field.into(), 160),
+            value: cut(&value.to_string(), 80),
+            because: cut(&because.to_string(), 160),
         }
-        Self::Bad { field: field.into(), value, because: because.to_string() }
     }
+
+    pub(super) fn shape(error: impl Display) -> Self {
+        Self::Shape(cut(&error.to_string(), 160))
+    }
+
+    pub(super) fn wrong_name(name: &str, content: &str) -> Self {
+        Self::WrongName { name: cut(name, 80), content: cut(content, 80) }
+    }
+}
+
+/// Whoever wrote the object decides how long its texts are and what they hold, and the reason ends in logs: it is short,
+/// and steers no terminal.
+fn cut(text: &str, chars_max: usize) -> String {
+    let shown = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    if text.chars().nth(chars_max).is_none() {
+        return shown.collect();
+    }
+    shown.take(chars_max - 1).chain(['…']).collect()
 }
 
 /// An object of which the spec matters.
@@ -92,7 +110,7 @@ pub(super) fn parse_all<T: FromStr<Err: Display>>(field: &str, texts: &[String])
 
 /// `value` as the typed object of its kind.
 pub(super) fn shaped<T: DeserializeOwned>(value: &Value) -> Result<T, ConvertError> {
-    T::deserialize(value).map_err(|error| ConvertError::Shape(error.to_string()))
+    T::deserialize(value).map_err(ConvertError::shape)
 }
 
 /// The epoch in our annotation; 0 if there is none.

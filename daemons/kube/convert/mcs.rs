@@ -11,31 +11,30 @@ use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::model::{Condition, ConditionType, Import, ServiceExport};
 
 pub fn read_export(value: &Value) -> Result<ServiceExport, ConvertError> {
-    let mut conditions = BTreeMap::new();
-    for (i, condition) in list(value, "status.conditions")?.iter().enumerate() {
-        let Some(about) = condition_type(condition) else { continue };
-        let of = |name: &str| text(condition, name).unwrap_or_default();
-        let field = format!("status.conditions[{i}].lastTransitionTime");
-        conditions.insert(
-            about,
-            Condition {
-                status: match of("status") {
-                    "True" => Some(true),
-                    "False" => Some(false),
-                    _ => None,
-                },
-                reason: of("reason").into(),
-                message: of("message").into(),
-                since: wall(&field, parse(field.clone(), of("lastTransitionTime"))?)?,
-            },
-        );
-    }
+    // What cannot be read of the status we say anew; that others spoilt it is no reason not to export.
+    let conditions = at(value, "status.conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let conditions =
+        conditions.iter().filter_map(|condition| Some((condition_type(condition)?, read_condition(condition)?)));
     Ok(ServiceExport {
         key: service_key(value)?,
         created: created(value)?,
         labels: texts(value, "spec.exportedLabels")?,
         annotations: texts(value, "spec.exportedAnnotations")?,
-        conditions,
+        conditions: conditions.collect(),
+    })
+}
+
+fn read_condition(condition: &Value) -> Option<Condition> {
+    let of = |name: &str| text(condition, name).unwrap_or_default();
+    Some(Condition {
+        status: match of("status") {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        },
+        reason: of("reason").into(),
+        message: of("message").into(),
+        since: wall("lastTransitionTime", of("lastTransitionTime").parse().ok()?).ok()?,
     })
 }
 

@@ -76,7 +76,7 @@ pub fn read(kind: Kind, value: &Value) -> Result<Option<Object>, ConvertError> {
     if let Some(object) = &object {
         let (said, name) = (object_name(&object.key()), field::text(value, "metadata.name")?);
         if said != name {
-            return Err(ConvertError::WrongName { name: name.into(), content: said });
+            return Err(ConvertError::wrong_name(name, &said));
         }
     }
     Ok(object)

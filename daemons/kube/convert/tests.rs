@@ -1,6 +1,7 @@
 //! Both ways, and garbage.
 
 mod any;
+mod corpus;
 mod shapes;
 
 use super::*;
