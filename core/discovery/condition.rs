@@ -1,6 +1,6 @@
 //! What a ServiceExport says about itself (MCS API, `status.conditions`).
 
-use super::{Conflict, NotExportable};
+use super::{Conflict, LeftOut, NotExportable};
 use crate::base::Wall;
 use crate::model::{Condition, ConditionType};
 use alloc::borrow::ToOwned;
@@ -26,10 +26,15 @@ const MESSAGE_MAX: usize = 32_768;
 
 type Conditions = BTreeMap<ConditionType, Condition>;
 
-/// The conditions of an export that is carried out so far, or not and why, given those that it `had`. What is not known is
-/// left as it was, and so is the time of a status that stays.
+/// The conditions of an export that is carried out so far, without what is `left_out`, or not and why, given those that it
+/// `had`. What is not known is left as it was, and so is the time of a status that stays.
 #[must_use]
-pub fn conditions(why_not: Option<&NotExportable>, published: &Published, had: &Conditions, now: Wall) -> Conditions {
+pub fn conditions(
+    exported: Result<&[LeftOut], &NotExportable>,
+    published: &Published,
+    had: &Conditions,
+    now: Wall,
+) -> Conditions {
     let mut conditions = Conditions::new();
     // The API knows whole seconds.
     let now = Wall::from_unix_secs(now.unix_secs());
@@ -38,37 +43,46 @@ pub fn conditions(why_not: Option<&NotExportable>, published: &Published, had: &
         let since = had.map_or(now, |had| had.since);
         conditions.insert(about, Condition { status, reason: reason.to_owned(), message, since });
     };
-    if let Some(why) = why_not {
-        let reason = match why {
-            NotExportable::NoService { .. } => "NoService",
-            NotExportable::ExternalName { .. } => "InvalidServiceType",
-        };
-        say(ConditionType::Valid, Some(false), reason, why.to_string());
-        say(ConditionType::Ready, Some(false), "Pending", "not exported: see Valid".into());
-        return conditions;
-    }
-    say(ConditionType::Valid, Some(true), "Valid", String::new());
+    let left_out = match exported {
+        Ok(left_out) => left_out,
+        Err(why) => {
+            let reason = match why {
+                NotExportable::NoService { .. } => "NoService",
+                NotExportable::ExternalName { .. } => "InvalidServiceType",
+            };
+            say(ConditionType::Valid, Some(false), reason, why.to_string());
+            say(ConditionType::Ready, Some(false), "Pending", "not exported: see Valid".into());
+            return conditions;
+        }
+    };
+    say(ConditionType::Valid, Some(true), "Valid", lines(left_out));
     match published {
         Published::Unknown => {
             let kept = [ConditionType::Ready, ConditionType::Conflict];
             conditions.extend(kept.into_iter().filter_map(|kept| Some((kept, had.get(&kept)?.clone()))));
         }
         Published::Pending => say(ConditionType::Ready, Some(false), "Pending", "not at the broker yet".into()),
-        Published::Refused(why) => {
-            say(ConditionType::Ready, Some(false), "Failed", why.chars().take(MESSAGE_MAX).collect())
-        }
+        Published::Refused(why) => say(ConditionType::Ready, Some(false), "Failed", cut(why)),
         Published::There(conflicts) => {
             say(ConditionType::Ready, Some(true), "Exported", String::new());
             let reasons: Vec<&str> = conflicts.iter().map(|conflict| conflict.property.reason()).collect();
-            let told: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
             if conflicts.is_empty() {
                 say(ConditionType::Conflict, Some(false), "NoConflicts", String::new());
             } else {
-                say(ConditionType::Conflict, Some(true), &reasons.join(","), told.join("\n"));
+                say(ConditionType::Conflict, Some(true), &reasons.join(","), lines(conflicts));
             }
         }
     }
     conditions
+}
+
+/// One line each.
+fn lines<T: ToString>(facts: &[T]) -> String {
+    cut(&facts.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MESSAGE_MAX).collect()
 }
 
 #[cfg(test)]
@@ -104,47 +118,64 @@ mod tests {
     #[test]
     fn an_export_is_valid_then_ready_and_without_conflict() {
         let none = Conditions::new();
-        let pending = conditions(None, &Published::Pending, &none, NOW);
+        let pending = conditions(Ok(&[]), &Published::Pending, &none, NOW);
         assert_eq!(texts(&pending), ["Valid=True Valid 2000", "Ready=False Pending 2000"]);
-        let done = conditions(None, &there(), &pending, Wall::from_unix_secs(3_000));
+        let done = conditions(Ok(&[]), &there(), &pending, Wall::from_unix_secs(3_000));
         assert_eq!(
             texts(&done),
             ["Valid=True Valid 2000", "Ready=True Exported 3000", "Conflict=False NoConflicts 3000"]
         );
-        assert_eq!(conditions(None, &there(), &done, Wall::from_unix_secs(4_000)), done, "nothing is written anew");
+        assert_eq!(conditions(Ok(&[]), &there(), &done, Wall::from_unix_secs(4_000)), done, "nothing is written anew");
     }
 
     #[test]
     fn what_cannot_be_exported_is_not_valid() {
         let missing = NotExportable::NoService { service: key() };
-        let said = conditions(Some(&missing), &Published::Pending, &Conditions::new(), NOW);
+        let said = conditions(Err(&missing), &Published::Pending, &Conditions::new(), NOW);
         assert_eq!(texts(&said), ["Valid=False NoService 2000", "Ready=False Pending 2000"]);
         assert_eq!(said[&ConditionType::Valid].message, "service shop/web does not exist");
         let alias = NotExportable::ExternalName { service: key() };
-        let said = conditions(Some(&alias), &Published::Pending, &said, Wall::from_unix_secs(3_000));
+        let said = conditions(Err(&alias), &Published::Pending, &said, Wall::from_unix_secs(3_000));
         assert_eq!(texts(&said), ["Valid=False InvalidServiceType 2000", "Ready=False Pending 2000"]);
     }
 
     #[test]
+    fn what_is_left_out_is_told_by_the_condition_valid_which_stays_true() {
+        let hosts = |count| LeftOut::Hosts { first: label("db-0"), length: 260, count };
+        let before = conditions(Ok(&[]), &there(), &Conditions::new(), NOW);
+        let said = conditions(Ok(&[hosts(1), hosts(2)]), &there(), &before, Wall::from_unix_secs(3_000));
+        assert_eq!(texts(&said), texts(&before), "its status has not changed, so neither has its time");
+        let message = &said[&ConditionType::Valid].message;
+        assert_eq!(
+            message.lines().map(|line| line.split_once(',').unwrap().0).collect::<Vec<_>>(),
+            ["1 of the hosts", "2 of the hosts"]
+        );
+        assert_eq!(conditions(Ok(&[]), &there(), &said, NOW)[&ConditionType::Valid].message, "");
+    }
+
+    #[test]
     fn several_conflicts_are_one_condition_and_it_ends_with_them_multiple_conflict_reasons_merge_and_clear() {
-        let said = conditions(None, &disagree(), &conditions(None, &there(), &Conditions::new(), NOW), NOW);
+        let said = conditions(Ok(&[]), &disagree(), &conditions(Ok(&[]), &there(), &Conditions::new(), NOW), NOW);
         assert_eq!(said[&ConditionType::Conflict].reason, "PortConflict,SessionAffinityConflict");
         assert_eq!(said[&ConditionType::Conflict].message.lines().count(), 2);
-        let cleared = conditions(None, &there(), &said, Wall::from_unix_secs(3_000));
+        let cleared = conditions(Ok(&[]), &there(), &said, Wall::from_unix_secs(3_000));
         assert_eq!(texts(&cleared)[2], "Conflict=False NoConflicts 3000");
     }
 
     #[test]
     fn a_broker_not_seen_yet_changes_nothing_that_was_said() {
-        let had = conditions(None, &disagree(), &Conditions::new(), NOW);
-        assert_eq!(conditions(None, &Published::Unknown, &had, Wall::from_unix_secs(3_000)), had);
-        assert_eq!(texts(&conditions(None, &Published::Unknown, &Conditions::new(), NOW)), ["Valid=True Valid 2000"]);
+        let had = conditions(Ok(&[]), &disagree(), &Conditions::new(), NOW);
+        assert_eq!(conditions(Ok(&[]), &Published::Unknown, &had, Wall::from_unix_secs(3_000)), had);
+        assert_eq!(
+            texts(&conditions(Ok(&[]), &Published::Unknown, &Conditions::new(), NOW)),
+            ["Valid=True Valid 2000"]
+        );
     }
 
     #[test]
     fn a_refusal_of_the_broker_is_told() {
         let refused = Published::Refused("quota exceeded".into());
-        let said = conditions(None, &refused, &Conditions::new(), NOW);
+        let said = conditions(Ok(&[]), &refused, &Conditions::new(), NOW);
         assert_eq!(texts(&said)[1], "Ready=False Failed 2000");
         assert_eq!(said[&ConditionType::Ready].message, "quota exceeded");
     }
@@ -152,7 +183,7 @@ mod tests {
     #[test]
     fn a_refusal_longer_than_a_message_may_be_is_cut() {
         let refused = Published::Refused("é".repeat(MESSAGE_MAX + 1));
-        let said = conditions(None, &refused, &Conditions::new(), NOW);
+        let said = conditions(Ok(&[]), &refused, &Conditions::new(), NOW);
         assert_eq!(said[&ConditionType::Ready].message, "é".repeat(MESSAGE_MAX));
     }
 
@@ -176,7 +207,7 @@ mod tests {
         third.cluster = cluster("north");
         third.created = Wall::from_unix_secs(3);
         let records = [sticky(&old, 30), new, third];
-        let said = conditions(None, &Published::There(conflicts(&records)), &Conditions::new(), NOW);
+        let said = conditions(Ok(&[]), &Published::There(conflicts(&records)), &Conditions::new(), NOW);
         let Condition { reason, message, .. } = &said[&ConditionType::Conflict];
         assert_eq!((reason.split(',').count(), message.lines().count()), (9, 9));
         assert!(reason.len() <= 1024 && reason.chars().all(|c| c.is_ascii_alphabetic() || c == ','), "{reason}");

@@ -1,6 +1,7 @@
 //! From a cluster's own objects to what it exports.
 
-use crate::base::ClusterId;
+use super::labels::{Carried, Unlabelled, carried};
+use crate::base::{ClusterId, Label};
 use crate::model::{
     Backend, EndpointSlice, ExportRecord, Family, Offer, Port, Service, ServiceExport, ServiceKey, ServiceType,
     SourceEndpoint,
@@ -28,6 +29,31 @@ pub enum NotExportable {
     },
 }
 
+/// What somebody wanted exported and the clusterset cannot have. All else is exported without it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LeftOut {
+    /// Every API would refuse the import.
+    #[error(transparent)]
+    Text(#[from] Unlabelled),
+    /// Hosts whose names nobody could ask for.
+    #[error(
+        "{count} of the hosts, {first} first, have no name: with {length} characters it would be longer than {NAME_MAX}"
+    )]
+    Hosts {
+        /// The first of them.
+        first: Label,
+        /// The length of its name in the zone that a clusterset has unless it chooses another.
+        length: usize,
+        /// How many they are.
+        count: usize,
+    },
+}
+
+/// Longest domain name, in characters (RFC 1035 2.3.4).
+const NAME_MAX: usize = 253;
+/// What names of services end in, unless a clusterset chooses another zone.
+const ZONE: &str = "svc.clusterset.local";
+
 /// What a cluster exports of one service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exported {
@@ -35,6 +61,8 @@ pub struct Exported {
     pub record: ExportRecord,
     /// Where that is found, by family and by the ports that the endpoints have in common.
     pub endpoints: Endpoints,
+    /// What is not.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Endpoints by address, by family and ports.
@@ -62,6 +90,8 @@ pub fn exported(
         ServiceType::Headless => of_pods(&slices),
         ServiceType::ExternalName => return Err(NotExportable::ExternalName { service: key.clone() }),
     };
+    let Carried { labels, annotations, left_out } = carried(&export.labels, &export.annotations);
+    let unnamed = unnamed(cluster, key, &endpoints);
     let offer = Offer {
         service_type: service.service_type,
         ports: service.ports.iter().map(|port| port.port.clone()).collect(),
@@ -69,12 +99,26 @@ pub fn exported(
         affinity: service.affinity,
         internal_traffic: service.internal_traffic,
         traffic_distribution: service.traffic_distribution.clone(),
-        labels: export.labels.clone(),
-        annotations: export.annotations.clone(),
+        labels,
+        annotations,
     };
     let record =
         ExportRecord { cluster: cluster.clone(), key: key.clone(), created: export.created, offer: Box::new(offer) };
-    Ok(Exported { record, endpoints })
+    let left_out = left_out.into_iter().map(LeftOut::Text).chain(unnamed).collect();
+    Ok(Exported { record, endpoints, left_out })
+}
+
+/// Hosts whose names are too long: DNS answers with all others.
+fn unnamed(cluster: &ClusterId, key: &ServiceKey, endpoints: &Endpoints) -> Option<LeftOut> {
+    let length = |host: &Label| {
+        let parts = [host.as_str(), cluster.as_str(), key.name.as_str(), key.namespace.as_str(), ZONE];
+        parts.map(str::len).into_iter().sum::<usize>() + parts.len() - 1
+    };
+    let hosts: BTreeSet<&Label> =
+        endpoints.values().flat_map(BTreeMap::values).filter_map(|e| e.hostname.as_ref()).collect();
+    let mut unnamed = hosts.into_iter().filter(|host| length(host) > NAME_MAX);
+    let first = unnamed.next()?;
+    Some(LeftOut::Hosts { first: first.clone(), length: length(first), count: 1 + unnamed.count() })
 }
 
 fn behind_cluster_ips(service: &Service, slices: &[&EndpointSlice]) -> Endpoints {
@@ -111,6 +155,7 @@ fn of_pods(slices: &[&EndpointSlice]) -> Endpoints {
 mod tests {
     use super::super::fixtures::*;
     use super::*;
+    use crate::base::Wall;
     use alloc::string::{String, ToString};
     use alloc::vec;
 
@@ -173,6 +218,42 @@ mod tests {
         other.ports[0].port = 9090;
         let found = of(&service, &[&slice("web", &[("10.2.1.5", true)]), &other]);
         assert_eq!(found.endpoints.len(), 2);
+    }
+
+    #[test]
+    fn a_label_that_no_label_may_be_is_left_out_and_told() {
+        let mut export = export(1_000);
+        export.labels = [("team".into(), "a".into()), ("tier".into(), "not a label!".into())].into();
+        export.annotations = [("any".into(), "thing at all".into()), ("no key!".into(), "".into())].into();
+        let service = service(ServiceType::ClusterIp, &["10.102.0.10"]);
+        let Exported { record, left_out, .. } = exported(&cluster("east"), &export, Some(&service), &[]).unwrap();
+        assert_eq!(record.offer.labels, [("team".into(), "a".into())].into());
+        assert_eq!(record.offer.annotations, [("any".into(), "thing at all".into())].into());
+        let told: Vec<String> =
+            left_out.iter().map(|left_out| left_out.to_string().chars().take(28).collect()).collect();
+        assert_eq!(told, ["label \"tier\" is left out: it", "annotation \"no key!\" is left"]);
+    }
+
+    /// `<host>.east.web.shop.svc.clusterset.local` has 34 characters beside the host's: no label is so long that it would not
+    /// fit. Names of the longest service and cluster leave 40.
+    #[test]
+    fn a_host_is_told_whose_name_would_be_longer_than_253_characters() {
+        let long = "a".repeat(63);
+        let key = ServiceKey { namespace: label(&long), name: label(&long) };
+        let export = ServiceExport::new(key.clone(), Wall::default());
+        let service = Service { key: key.clone(), ..service(ServiceType::Headless, &[]) };
+        let left_out = |cluster_id: &str, hosts: &[usize]| {
+            let mut slice = slice(&long, &[("10.2.1.5", true), ("10.2.1.6", true), ("10.2.1.7", true)]);
+            slice.namespace = key.namespace.clone();
+            for (backend, length) in slice.backends.iter_mut().zip(hosts) {
+                backend.hostname = Some(label(&"h".repeat(*length)));
+            }
+            exported(&cluster(cluster_id), &export, Some(&service), &[&slice]).unwrap().left_out
+        };
+        assert_eq!(left_out(&"c".repeat(63), &[1, 39, 40]), []);
+        let first = label(&"h".repeat(41));
+        assert_eq!(left_out(&"c".repeat(63), &[40, 41, 63]), [LeftOut::Hosts { first, length: 254, count: 2 }]);
+        assert_eq!(left_out("east", &[63, 63, 63]), []);
     }
 
     #[test]

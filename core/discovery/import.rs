@@ -1,5 +1,6 @@
 //! From the records of all clusters to one import.
 
+use super::labels::{Carried, carried};
 use crate::base::{Cidr, Label};
 use crate::model::{ExportRecord, Import, Offer, Port, Protocol, ServiceType, SourceEndpoint, SourceSlice};
 use alloc::boxed::Box;
@@ -12,14 +13,18 @@ use core::net::IpAddr;
 ///
 /// The oldest export decides what exports can disagree on (KEP-1645, "Constraints and Conflict Resolution"), but for
 /// ports and families, of which the import has those of all. An export of another type than the oldest's has nothing that
-/// clients of the import could use, and is no source of it.
+/// clients of the import could use, and is no source of it. Labels and annotations for which an API would refuse the import
+/// are left out: their exporter does so, too, but need not be one of ours.
 #[must_use]
 pub fn merge<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) -> Option<Import> {
     let by_age = by_age(records);
     let oldest = *by_age.first()?;
     let same_type = |record: &&&ExportRecord| record.offer.service_type == oldest.offer.service_type;
     let sources: Vec<&ExportRecord> = by_age.iter().filter(same_type).copied().collect();
+    let Carried { labels, annotations, .. } = carried(&oldest.offer.labels, &oldest.offer.annotations);
     let offer = Offer {
+        labels,
+        annotations,
         ports: union_of_ports(&sources),
         families: sources.iter().flat_map(|record| &record.offer.families).copied().collect(),
         ..Offer::clone(&oldest.offer)
@@ -121,6 +126,17 @@ mod tests {
         let import = merge([&new, &old]).unwrap();
         assert_eq!(import.offer.service_type, ServiceType::ClusterIp);
         assert_eq!((sources(&import), ports(&import)), (vec!["west"], vec!["http:80/tcp".into()]));
+    }
+
+    #[test]
+    fn an_import_has_no_label_for_which_an_api_would_refuse_it() {
+        let strange = with(record("west", 1, vec![]), |o| {
+            o.labels = [("team".into(), "a".into()), ("not a key!".into(), "b".into())].into();
+            o.annotations = [("note".into(), "any text!".into()), ("/".into(), "".into())].into();
+        });
+        let offer = merge([&strange]).unwrap().offer;
+        assert_eq!(offer.labels, [("team".into(), "a".into())].into());
+        assert_eq!(offer.annotations, [("note".into(), "any text!".into())].into());
     }
 
     #[test]

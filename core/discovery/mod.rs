@@ -16,10 +16,12 @@ mod export;
 #[cfg(test)]
 mod fixtures;
 mod import;
+mod labels;
 mod pack;
 
 pub use condition::{Published, conditions};
 pub use conflict::{Conflict, Property, conflicts};
-pub use export::{Endpoints, Exported, NotExportable, exported};
+pub use export::{Endpoints, Exported, LeftOut, NotExportable, exported};
 pub use import::{believed, merge};
+pub use labels::{Misfit, Unlabelled};
 pub use pack::pack;

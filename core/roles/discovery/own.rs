@@ -71,7 +71,7 @@ impl Discovery {
         }
         let wanted = match own {
             Own::Unknown => return,
-            Own::Exported(Exported { record, endpoints }) => {
+            Own::Exported(Exported { record, endpoints, .. }) => {
                 let known: Vec<&SourceSlice> = self.slices_of(Api::Broker, service, &self.cluster).collect();
                 let slices = pack(&self.cluster, service, endpoints, &known);
                 let slices = slices.into_iter().map(Object::SourceSlice);
@@ -96,12 +96,12 @@ impl Discovery {
         let key = key(Kind::ServiceExport, service);
         let wanted = match self.index.shown(Api::Local, &key) {
             Some((Object::ServiceExport(export), _)) => {
-                let (why_not, published) = match own {
+                let (exported, published) = match own {
                     Own::Unknown | Own::Not(None) => return,
-                    Own::Not(Some(why)) => (Some(why), Published::Pending),
-                    Own::Exported(own) => (None, self.published(service, &own.record)),
+                    Own::Not(Some(why)) => (Err(why), Published::Pending),
+                    Own::Exported(own) => (Ok(own.left_out.as_slice()), self.published(service, &own.record)),
                 };
-                let conditions = conditions(why_not, &published, &export.conditions, self.wall);
+                let conditions = conditions(exported, &published, &export.conditions, self.wall);
                 Some(Object::ServiceExport(ServiceExport { conditions, ..export.clone() }))
             }
             // Its user has taken it back.

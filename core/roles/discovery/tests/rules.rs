@@ -1,7 +1,7 @@
 //! Rules of the MCS API for which the other scenes have no room.
 
 use super::*;
-use crate::model::{Service, ServiceType};
+use crate::model::{ConditionType, Service, ServiceType};
 
 #[test]
 fn a_service_without_an_export_of_its_own_is_no_source_though_another_cluster_exports_its_name() {
@@ -91,4 +91,30 @@ fn before_a_cluster_is_announced_it_publishes_and_imports_nothing_and_afterwards
     world.run();
     assert_eq!(world.broker().len(), 2);
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+#[test]
+fn an_export_is_told_which_of_its_labels_no_import_can_have() {
+    let mut world = World::of(&["east", "west"]);
+    let labelled = |labels: &[(&str, &str)]| {
+        let mut objects = exported("web", "10.102.0.10");
+        for object in &mut objects {
+            if let Object::ServiceExport(export) = object {
+                export.labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            }
+        }
+        objects
+    };
+    world.put("east", labelled(&[("team", "a"), ("tier", "not a label!")]));
+    world.run();
+    assert_eq!(world.import("west", "web").unwrap().offer.labels, [("team".into(), "a".into())].into());
+    assert_eq!(
+        world.conditions("east", "web"),
+        ["Valid=True Valid", "Ready=True Exported", "Conflict=False NoConflicts"]
+    );
+    let message = |world: &World| world.message("east", "web", ConditionType::Valid);
+    assert!(message(&world).starts_with("label \"tier\" is left out: its value"), "{}", message(&world));
+    world.put("east", labelled(&[("team", "a")]));
+    world.run();
+    assert_eq!(message(&world), "");
 }

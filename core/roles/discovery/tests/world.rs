@@ -455,6 +455,13 @@ impl World {
         export.conditions.iter().map(line).collect()
     }
 
+    /// What a condition of an export says in words.
+    pub(super) fn message(&self, cluster: &str, name: &str, about: ConditionType) -> String {
+        let (object, _) = &self.members[cluster].api.objects[&key_of(Kind::ServiceExport, name)];
+        let Object::ServiceExport(export) = object else { panic!("{object:?}") };
+        export.conditions[&about].message.clone()
+    }
+
     pub(super) fn writes(&self, cluster: &str, at: Api) -> Vec<String> {
         self.members[cluster].writes.iter().filter(|(api, _)| *api == at).map(|(_, write)| write.clone()).collect()
     }
