@@ -11,6 +11,7 @@
 //! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
 
 mod copies;
+mod gone;
 mod joining;
 
 use super::announce::{assign_slots, endpoint};
@@ -32,6 +33,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
+use gone::{GONE, Silent};
 use joining::Joining;
 
 /// Name of the Lease, as Submariner has it.
@@ -86,6 +88,8 @@ pub struct Gateway {
     lived: BTreeSet<ClusterId>,
     /// Until then, loss is not told of the others.
     starts_until: Option<Instant>,
+    /// Cards of nodes that are no gateways any more.
+    gone: Lasting<Silent>,
     election: Election,
     /// No other node may be a gateway.
     alone: bool,
@@ -114,7 +118,7 @@ pub enum GatewayWake {
     Dialling,
     /// A write may be tried again.
     Writer,
-    /// What an API does not show any more may be gone for good.
+    /// What an API does not show any more may be gone for good, and so may a gateway.
     Absence,
     /// A cluster may be lost for good.
     Loss,
@@ -143,6 +147,7 @@ impl Gateway {
             lives: Lasting::new(LOSS),
             lived: BTreeSet::new(),
             starts_until: Some(config.node.boot + LOSS_AT_START),
+            gone: Lasting::new(GONE),
             election,
             alone: false,
             node: NodeSide::new(config.node),
@@ -319,6 +324,7 @@ impl Gateway {
                 self.copy_from_broker();
             }
         }
+        self.remove_cards_of_the_gone(now);
         self.pump_writer();
     }
 
@@ -562,7 +568,8 @@ impl Machine for Gateway {
         let paths = self.node.poll_timeout().map(|at| (at, GatewayWake::Paths));
         let dialling = self.dialling.poll_timeout().map(|at| (at, GatewayWake::Dialling));
         let writer = self.writer.poll_timeout().map(|at| (at, GatewayWake::Writer));
-        let absence = self.index.poll_timeout().into_iter().chain(self.hesitates_until).min();
+        let gone = self.gone.poll_timeout();
+        let absence = [self.index.poll_timeout(), self.hesitates_until, gone].into_iter().flatten().min();
         let absence = absence.map(|at| (at, GatewayWake::Absence));
         let losses = [self.losses.poll_timeout(), self.lives.poll_timeout(), self.starts_until];
         let loss = losses.into_iter().flatten().min().map(|at| (at, GatewayWake::Loss));
@@ -581,10 +588,11 @@ impl Machine for Gateway {
         let again = !self.writer.due(now).is_empty();
         let lost = [self.losses.due(now), self.lives.due(now)].iter().any(|due| !due.is_empty())
             | self.starts_until.take_if(|until| *until <= now).is_some();
+        let gone = !self.gone.due(now).is_empty();
         let asks = self.wake_claiming(now);
         if moved || absent {
             self.refresh(now);
-        } else if again || lost || dares || asks {
+        } else if again || lost || gone || dares || asks {
             self.reconcile(now);
         }
     }

@@ -1,10 +1,10 @@
 //! What a gateway announces, when it holds the lease and when it does not.
 
-use super::cluster::{candidates, cluster, record, slot, west};
+use super::cluster::{candidates, card, cluster, node, record, slot, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Machine, Wall};
-use crate::model::{Api, Endpoint, Kind, Object, Write};
-use crate::roles::{Event, Gateway, GatewayConfig, Input};
+use crate::model::{Api, Endpoint, Kind, Lease, Object, Write};
+use crate::roles::{Event, Gateway, GatewayConfig, Input, LEASE};
 use crate::sync::ABSENCE;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -379,4 +379,57 @@ fn a_gateway_that_starts_announces_the_public_address_of_its_former_self_until_i
     scene.looked_up = Some(Ok(Some(super::cluster::address(1, 0))));
     scene.run(Duration::from_secs(120));
     assert_eq!(seen_from_outside(&scene), [None; 3], "its own address needs no second name");
+}
+
+/// `stale_gateway_removed_after_15s_by_active_only`
+#[test]
+fn the_card_of_a_node_that_is_no_gateway_any_more_goes_after_15_s_by_the_holder_only() {
+    let card_of_gw_b = card("gw-b", 1, 1, None);
+    let has_card = |scene: &Scene| scene.apis.get(Api::Local, &card_of_gw_b.key()).is_some();
+    let no_gateway_any_more = |scene: &mut Scene| {
+        scene.show(Api::Local, card_of_gw_b.clone());
+        scene.show(Api::Local, node("gw-b", 1, 1, false));
+    };
+    let mut holder = settled(&[]);
+    no_gateway_any_more(&mut holder);
+    holder.run(Duration::from_secs(14));
+    assert!(has_card(&holder));
+    holder.run(Duration::from_secs(2));
+    assert!(!has_card(&holder));
+
+    let mut passive = Scene::new();
+    let lease = |at: u64| {
+        Object::Lease(Lease {
+            name: LEASE.into(),
+            holder: Some("gw-b".into()),
+            duration: Duration::from_secs(15),
+            acquired: Wall::from_unix_secs(900),
+            renewed: Wall::from_unix_secs(at),
+            transitions: 0,
+            epoch: Epoch(900),
+        })
+    };
+    passive.show(Api::Local, lease(1_000));
+    passive.list(Api::Local);
+    no_gateway_any_more(&mut passive);
+    for second in 1..60 {
+        passive.show(Api::Local, lease(1_000 + second));
+        passive.run(Duration::from_secs(1));
+    }
+    assert_eq!((has_card(&passive), passive.events), (true, vec![]));
+}
+
+#[test]
+fn a_card_stays_while_its_node_is_a_gateway_though_silent_and_while_somebody_writes_it() {
+    let mut scene = settled(&[]);
+    let card_of_gw_b = card("gw-b", 1, 1, None);
+    scene.show(Api::Local, card_of_gw_b.clone());
+    scene.run(Duration::from_secs(60));
+    assert!(scene.apis.get(Api::Local, &card_of_gw_b.key()).is_some());
+    scene.show(Api::Local, node("gw-b", 1, 1, false));
+    for _ in 0..12 {
+        scene.show(Api::Local, card_of_gw_b.clone());
+        scene.run(Duration::from_secs(5));
+        assert!(scene.apis.get(Api::Local, &card_of_gw_b.key()).is_some());
+    }
 }
