@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub enum LabelError {
 }
 
 fn check_label(text: &str, offset: usize) -> Result<(), LabelError> {
+    if is_label(text) {
+        return Ok(());
+    }
     if text.is_empty() {
         return Err(LabelError::Empty);
     }
@@ -49,6 +53,14 @@ fn check_label(text: &str, offset: usize) -> Result<(), LabelError> {
         }
     }
     Ok(())
+}
+
+/// Whether `text` is one DNS label (RFC 1123).
+#[must_use]
+pub fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let fine = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=63).contains(&bytes.len()) && bytes.iter().all(fine) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 macro_rules! name {
@@ -72,6 +84,12 @@ macro_rules! name {
             /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

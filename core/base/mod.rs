@@ -1,6 +1,7 @@
 //! The ground floor: time, chance, names, address ranges, a versioned store, and the law every machine obeys.
 
 mod cidr;
+mod few;
 pub mod hash;
 mod id;
 mod lasting;
@@ -13,7 +14,8 @@ mod time;
 mod timers;
 
 pub use cidr::{Cidr, CidrError};
-pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError};
+pub use few::{Few, FewBy};
+pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError, is_label};
 pub use lasting::Lasting;
 pub use machine::{Machine, drain};
 pub use rng::Rng;

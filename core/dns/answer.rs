@@ -1,11 +1,10 @@
 //! What the table says to a query.
 
-use super::name::NameError;
+use super::name::{NameError, Room, ServiceName};
 use super::table::{Found, HostShare, Knows, Owner, Share, Table};
 use crate::base::{ClusterId, Label, Rng};
-use crate::model::{Port, ServiceKey};
-use alloc::collections::btree_map::Entry;
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::model::Port;
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -113,7 +112,8 @@ pub enum Answer {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Picks {
     seed: u64,
-    turns: BTreeMap<(ServiceKey, RecordKind), u64>,
+    /// By the hash of the service: two that share one take turns together, which nobody sees.
+    turns: BTreeMap<(u64, RecordKind), u64>,
 }
 
 impl Picks {
@@ -124,11 +124,9 @@ impl Picks {
     }
 
     /// A number that grows by one each time it is asked for.
-    fn turn(&mut self, service: &ServiceKey, kind: RecordKind) -> u64 {
-        let turn = match self.turns.entry((service.clone(), kind)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Rng::stream(self.seed, &service.to_string()).bits()),
-        };
+    fn turn(&mut self, owner: &Owner, kind: RecordKind) -> u64 {
+        let hash = ServiceName::from(&owner.key).hash();
+        let turn = self.turns.entry((hash, kind)).or_insert_with(|| Rng::new(self.seed ^ hash).bits());
         let now = *turn;
         *turn = turn.wrapping_add(1);
         now
@@ -143,7 +141,8 @@ pub fn answer(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
 }
 
 fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
-    let found = table.find(&query.name);
+    let mut room = Room::default();
+    let found = table.find(&query.name, &mut room);
     if query.kind == RecordKind::Transfer {
         return Answer::Refused;
     }
@@ -155,7 +154,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
         Found::Apex if query.kind == RecordKind::Ns => Answer::Records([Data::Ns].into()),
         Found::Apex => only(Data::Soa, RecordKind::Soa, query.kind),
         Found::Version => only(Data::Version, RecordKind::Txt, query.kind),
-        Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind)),
+        Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind).collect()),
         Found::Cluster(owner, cluster, share) => {
             if owner.headless && share.addresses.is_empty() {
                 return Answer::NoSuchName;
@@ -163,31 +162,24 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
             if query.kind == RecordKind::Srv {
                 return services(of_cluster(owner, cluster, share, |_| true));
             }
-            addresses(query.kind, |kind| of_family(&share.addresses, kind))
+            addresses(query.kind, |kind| of_family(&share.addresses, kind).collect())
         }
-        Found::Service(service, owner) => {
+        Found::Service(owner) => {
             if owner.headless && owner.clusters.values().all(|share| share.addresses.is_empty()) {
                 return Answer::NoSuchName;
             }
             if query.kind == RecordKind::Srv {
-                return services(of_service(owner, |_| true, || picks.turn(&service, RecordKind::Srv)));
+                return services(of_service(owner, |_| true, || picks.turn(owner, RecordKind::Srv)));
             }
-            addresses(query.kind, |kind| {
-                let candidates = candidates(owner, kind);
-                // A name that has nothing of this family takes no turn: memory is not spent on it.
-                let turn = if candidates.is_empty() { 0 } else { picks.turn(&service, kind) };
-                choose(owner, &candidates, turn)
-            })
+            addresses(query.kind, |kind| choose(owner, kind, || picks.turn(owner, kind)))
         }
-        Found::Port(_, owner, Some(cluster), port) if asks_for_services(query.kind) => services(
-            owner
-                .clusters
-                .get(&cluster)
-                .map_or_else(Vec::new, |share| of_cluster(owner, &cluster, share, |one| port.is(one))),
-        ),
-        Found::Port(service, owner, None, port) if asks_for_services(query.kind) => {
-            services(of_service(owner, |one| port.is(one), || picks.turn(&service, RecordKind::Srv)))
-        }
+        Found::Port(owner, cluster, port) if asks_for_services(query.kind) => services(match cluster {
+            None => of_service(owner, |one| port.is(one), || picks.turn(owner, RecordKind::Srv)),
+            Some(cluster) => {
+                let of_cluster = |(id, share)| of_cluster(owner, id, share, |one| port.is(one));
+                owner.cluster(cluster).map_or_else(Vec::new, of_cluster)
+            }
+        }),
         Found::Port(..) => Answer::NoData,
     }
 }
@@ -202,7 +194,7 @@ fn asks_for_services(kind: RecordKind) -> bool {
 }
 
 /// The answer of a name that has addresses.
-fn addresses(asked: RecordKind, mut of: impl FnMut(RecordKind) -> Vec<IpAddr>) -> Answer {
+fn addresses(asked: RecordKind, mut of: impl FnMut(RecordKind) -> Vec<Data>) -> Answer {
     let addresses = match asked {
         RecordKind::A | RecordKind::Aaaa => of(asked),
         RecordKind::Any => Some(of(RecordKind::A)).filter(|v4| !v4.is_empty()).unwrap_or_else(|| of(RecordKind::Aaaa)),
@@ -213,11 +205,7 @@ fn addresses(asked: RecordKind, mut of: impl FnMut(RecordKind) -> Vec<IpAddr>) -
         | RecordKind::Transfer
         | RecordKind::Other(_) => Vec::new(),
     };
-    if addresses.is_empty() {
-        Answer::NoData
-    } else {
-        Answer::Records(addresses.into_iter().map(Data::Address).collect())
-    }
+    if addresses.is_empty() { Answer::NoData } else { Answer::Records(addresses) }
 }
 
 /// The answer with these SRV records, each with an equal share.
@@ -242,7 +230,7 @@ fn of_cluster(owner: &Owner, cluster: &ClusterId, share: &Share, wanted: impl Fn
 /// The SRV records of all hosts of one cluster.
 fn of_hosts(cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) -> Vec<Srv> {
     let mut records = Vec::new();
-    for (name, HostShare { addresses, ports }) in &share.hosts {
+    for (name, HostShare { addresses, ports }) in share.hosts.iter() {
         let target = Target::Host(name.clone(), cluster.clone());
         records.extend(ports.iter().filter(|port| wanted(port)).map(|port| srv(port, &target, addresses)));
     }
@@ -290,22 +278,25 @@ fn chosen_from(owner: &Owner) -> impl Iterator<Item = (&ClusterId, &Share)> {
     owner.clusters.iter().filter(move |(cluster, share)| allowed(cluster) && !share.addresses.is_empty())
 }
 
-/// The addresses of the family that may be answered, by cluster.
-fn candidates(owner: &Owner, kind: RecordKind) -> Vec<Vec<IpAddr>> {
-    let of_family = chosen_from(owner).map(|(_, share)| of_family(&share.addresses, kind));
-    of_family.filter(|addresses| !addresses.is_empty()).collect()
-}
-
-/// Headless: all, each once, another one first at each turn. Else those of the cluster whose turn it is.
-fn choose(owner: &Owner, candidates: &[Vec<IpAddr>], turn: u64) -> Vec<IpAddr> {
-    if owner.headless {
-        let mut all: Vec<IpAddr> = candidates.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let first = at(turn, all.len());
-        all.rotate_left(first);
-        all
-    } else {
-        candidates.get(at(turn, candidates.len())).cloned().unwrap_or_default()
+/// The addresses of the family that may be answered. Headless: all, each once, another one first at each turn. Else those
+/// of the cluster whose turn it is. A name that has none takes no turn: memory is not spent on it.
+fn choose(owner: &Owner, kind: RecordKind, turn: impl FnOnce() -> u64) -> Vec<Data> {
+    let has_some = |share: &&Share| of_family(&share.addresses, kind).next().is_some();
+    let candidates = || chosen_from(owner).map(|(_, share)| share).filter(has_some);
+    let count = candidates().count();
+    if count == 0 {
+        return Vec::new();
     }
+    if !owner.headless {
+        let chosen = candidates().nth(at(turn(), count));
+        return chosen.into_iter().flat_map(|share| of_family(&share.addresses, kind)).collect();
+    }
+    let mut all: Vec<IpAddr> = candidates().flat_map(|share| &share.addresses).copied().filter(is_of(kind)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let first = at(turn(), all.len());
+    all.rotate_left(first);
+    all.into_iter().map(Data::Address).collect()
 }
 
 /// Whose turn it is among `len`.
@@ -313,8 +304,12 @@ fn at(turn: u64, len: usize) -> usize {
     usize::try_from(turn % (len.max(1) as u64)).unwrap_or(0)
 }
 
-fn of_family(addresses: &[IpAddr], kind: RecordKind) -> Vec<IpAddr> {
-    addresses.iter().copied().filter(|address| address.is_ipv4() == (kind == RecordKind::A)).collect()
+fn of_family(addresses: &[IpAddr], kind: RecordKind) -> impl Iterator<Item = Data> {
+    addresses.iter().copied().filter(is_of(kind)).map(Data::Address)
+}
+
+fn is_of(kind: RecordKind) -> impl Fn(&IpAddr) -> bool {
+    move |address| address.is_ipv4() == (kind == RecordKind::A)
 }
 
 impl From<RecordType> for RecordKind {

@@ -1,6 +1,7 @@
 //! Names in the zone, read from right to left.
 
-use crate::base::{ClusterId, Label, LabelError};
+use crate::base::hash::{fnv1a, fnv1a_more};
+use crate::base::{ClusterId, Label, LabelError, is_label};
 use crate::model::{Port, Protocol, ServiceKey};
 use alloc::format;
 use alloc::string::String;
@@ -69,125 +70,192 @@ impl Zone {
         &self.0
     }
 
-    /// What `name` is in this zone, whatever the case of its letters.
-    pub(super) fn place(&self, name: &Name) -> Place {
+    /// What `name` is in this zone, whatever the case of its letters, which are lowered in `room`.
+    pub(super) fn place<'a>(&self, name: &Name, room: &'a mut Room) -> Place<'a> {
         let mut labels = name.iter().rev();
         for ours in self.0.iter().rev() {
             if !labels.next().is_some_and(|theirs| theirs.eq_ignore_ascii_case(ours.as_str().as_bytes())) {
                 return Place::Elsewhere;
             }
         }
-        // Seven labels at most have a meaning: more cannot name anything, so they need not be looked at.
-        let labels: Vec<&[u8]> = labels.take(8).collect();
-        labels
-            .into_iter()
-            .map(parse)
-            .collect::<Option<Vec<Part>>>()
-            .and_then(|labels| inside(&labels))
-            .unwrap_or(Place::Unheard)
+        room.lowered(labels).and_then(|labels| inside(labels.as_slice())).unwrap_or(Place::Unheard)
+    }
+}
+
+/// Seven labels inside the zone at most have a meaning; more cannot name anything, so they need not be looked at.
+const LABELS_MAX: usize = 7;
+
+/// Room for the letters of a name, so that to read it takes no memory.
+pub(super) struct Room([u8; Name::MAX_LENGTH]);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self([0; Name::MAX_LENGTH])
+    }
+}
+
+impl Room {
+    /// The labels, lowered; `None` if one of them is in no name.
+    fn lowered<'a, 'b>(&'a mut self, labels: impl Iterator<Item = &'b [u8]>) -> Option<Labels<'a>> {
+        let mut rest = self.0.as_mut_slice();
+        let mut lowered = Labels::default();
+        for label in labels {
+            let (here, more) = rest.split_at_mut_checked(label.len())?;
+            here.copy_from_slice(label);
+            here.make_ascii_lowercase();
+            lowered.push(part(core::str::from_utf8(here).ok()?)?)?;
+            rest = more;
+        }
+        Some(lowered)
+    }
+}
+
+/// The labels of a name inside the zone, from the right.
+#[derive(Default)]
+struct Labels<'a> {
+    parts: [Part<'a>; LABELS_MAX],
+    count: usize,
+}
+
+impl<'a> Labels<'a> {
+    fn push(&mut self, part: Part<'a>) -> Option<()> {
+        *self.parts.get_mut(self.count)? = part;
+        self.count += 1;
+        Some(())
+    }
+
+    fn as_slice(&self) -> &[Part<'a>] {
+        self.parts.get(..self.count).unwrap_or_default()
     }
 }
 
 /// One label inside the zone.
-enum Part {
+#[derive(Clone, Copy)]
+enum Part<'a> {
     /// As the names of services, namespaces, clusters and hosts have it.
-    Plain(Label),
+    Plain(&'a str),
     /// `_x`: of the names of ports and protocols (RFC 2782).
-    Underscored(Label),
+    Underscored(&'a str),
 }
 
-fn parse(label: &[u8]) -> Option<Part> {
-    let text = core::str::from_utf8(label).ok()?.to_ascii_lowercase();
-    match text.strip_prefix('_') {
-        Some(rest) => Label::new(rest).ok().map(Part::Underscored),
-        None => Label::new(&text).ok().map(Part::Plain),
+impl Default for Part<'_> {
+    fn default() -> Self {
+        Self::Plain("")
     }
+}
+
+fn part(label: &str) -> Option<Part<'_>> {
+    let (bare, part) = match label.strip_prefix('_') {
+        Some(rest) => (rest, Part::Underscored(rest)),
+        None => (label, Part::Plain(label)),
+    };
+    is_label(bare).then_some(part)
 }
 
 /// Labels inside the zone, from the right; `None` for a shape that cannot exist.
-fn inside(from_right: &[Part]) -> Option<Place> {
-    let plain = from_right.iter().map_while(|part| match part {
-        Part::Plain(label) => Some(label),
-        Part::Underscored(_) => None,
-    });
-    let plain: Vec<&Label> = plain.collect();
-    let underscored = from_right.get(plain.len()..).unwrap_or_default();
-    let underscored: Option<Vec<&Label>> = underscored
-        .iter()
-        .map(|part| match part {
-            Part::Underscored(label) => Some(label),
-            Part::Plain(_) => None,
-        })
-        .collect();
-    let (namespace, name, below) = match (plain.as_slice(), underscored.as_deref()?) {
-        ([], []) => return Some(Place::Apex),
-        ([one], []) => {
-            return match one.as_str() {
-                "dns-version" => Some(Place::Version),
-                "svc" => Some(Place::Services),
-                "dns" => Some(Place::Servers),
-                _ => None,
-            };
-        }
-        ([dns, ns], []) if dns.as_str() == "dns" && ns.as_str() == "ns" => return Some(Place::Server),
-        ([svc, namespace], []) if svc.as_str() == "svc" => return Some(Place::Namespace((*namespace).clone())),
-        ([svc, namespace, name, below @ ..], _) if svc.as_str() == "svc" => (*namespace, *name, below),
+fn inside<'a>(from_right: &[Part<'a>]) -> Option<Place<'a>> {
+    use Part::{Plain, Underscored};
+    let (namespace, name, below) = match from_right {
+        [] => return Some(Place::Apex),
+        [Plain("dns-version")] => return Some(Place::Version),
+        [Plain("svc")] => return Some(Place::Services),
+        [Plain("dns")] => return Some(Place::Servers),
+        [Plain("dns"), Plain("ns")] => return Some(Place::Server),
+        [Plain("svc"), Plain(namespace)] => return Some(Place::Namespace(namespace)),
+        [Plain("svc"), Plain(namespace), Plain(name), below @ ..] => (namespace, name, below),
         _ => return None,
     };
-    let service = ServiceKey { namespace: namespace.clone(), name: name.clone() };
-    match underscored.as_deref()? {
-        [] => below_service(service, below),
-        [protocol, port @ ..] => {
-            let cluster = match below {
-                [] => None,
-                [one] => Some(ClusterId::new(one.as_str()).ok()?),
-                [right, left] => Some(two_labels(left, right)?),
-                _ => return None,
-            };
-            let protocol = match protocol.as_str() {
-                "tcp" => Protocol::Tcp,
-                "udp" => Protocol::Udp,
-                _ => return None,
-            };
-            match port {
-                [] => Some(Place::Protocol(service, cluster, protocol)),
-                [name] => Some(Place::Port(service, cluster, PortName { name: (*name).clone(), protocol })),
-                _ => None,
-            }
-        }
-    }
-}
-
-fn below_service(service: ServiceKey, below: &[&Label]) -> Option<Place> {
+    let service = ServiceName { namespace, name };
     match below {
         [] => Some(Place::Service(service)),
-        [one] => Some(Place::Below(service, (*one).clone())),
-        [right, left] => Some(Place::TwoBelow(service, (*left).clone(), (*right).clone())),
-        [right, left, host] => Some(Place::ThreeBelow(service, (*host).clone(), two_labels(left, right)?)),
+        [Plain(one)] => Some(Place::Below(service, one)),
+        [Plain(right), Plain(left)] => Some(Place::TwoBelow(service, left, right)),
+        [Plain(right), Plain(left), Plain(host)] => {
+            Some(Place::ThreeBelow(service, host, ClusterName::Two(left, right)))
+        }
+        [Underscored(protocol), port @ ..] => of_ports(service, None, protocol, port),
+        [Plain(one), Underscored(protocol), port @ ..] => {
+            of_ports(service, Some(ClusterName::One(one)), protocol, port)
+        }
+        [Plain(right), Plain(left), Underscored(protocol), port @ ..] => {
+            of_ports(service, Some(ClusterName::Two(left, right)), protocol, port)
+        }
         _ => None,
     }
 }
 
-fn two_labels(left: &Label, right: &Label) -> Option<ClusterId> {
-    ClusterId::new(&format!("{left}.{right}")).ok()
+fn of_ports<'a>(
+    service: ServiceName<'a>,
+    cluster: Option<ClusterName<'a>>,
+    protocol: &str,
+    port: &[Part<'a>],
+) -> Option<Place<'a>> {
+    let protocol = match protocol {
+        "tcp" => Protocol::Tcp,
+        "udp" => Protocol::Udp,
+        _ => return None,
+    };
+    match port {
+        [] => Some(Place::Protocol(service, cluster, protocol)),
+        [Part::Underscored(name)] => Some(Place::Port(service, cluster, PortName { name, protocol })),
+        _ => None,
+    }
+}
+
+/// The name of a service, as a query has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct ServiceName<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl<'a> From<&'a ServiceKey> for ServiceName<'a> {
+    fn from(key: &'a ServiceKey) -> Self {
+        Self { namespace: key.namespace.as_str(), name: key.name.as_str() }
+    }
+}
+
+impl ServiceName<'_> {
+    /// Of `<namespace>/<name>`.
+    pub(super) fn hash(self) -> u64 {
+        [b"/", self.name.as_bytes()].into_iter().fold(fnv1a(self.namespace.as_bytes()), fnv1a_more)
+    }
+}
+
+/// The id of a cluster, as a query has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ClusterName<'a> {
+    /// Of one label.
+    One(&'a str),
+    /// Of two labels.
+    Two(&'a str, &'a str),
+}
+
+impl ClusterName<'_> {
+    pub(super) fn is(self, cluster: &ClusterId) -> bool {
+        match self {
+            Self::One(label) => cluster.as_str() == label,
+            Self::Two(left, right) => cluster.as_str().split_once('.') == Some((left, right)),
+        }
+    }
 }
 
 /// The name of a port in SRV names: `_<name>._<protocol>`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct PortName {
-    pub(super) name: Label,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PortName<'a> {
+    pub(super) name: &'a str,
     pub(super) protocol: Protocol,
 }
 
-impl PortName {
-    pub(super) fn is(&self, port: &Port) -> bool {
-        port.name.as_ref() == Some(&self.name) && port.protocol == self.protocol
+impl PortName<'_> {
+    pub(super) fn is(self, port: &Port) -> bool {
+        port.name.as_ref().map(Label::as_str) == Some(self.name) && port.protocol == self.protocol
     }
 }
 
 /// What a name stands for, by its shape alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum Place<'a> {
     /// Not in the zone.
     Elsewhere,
     /// `Z`
@@ -197,19 +265,19 @@ pub(super) enum Place {
     /// `svc.Z`
     Services,
     /// `<ns>.svc.Z`
-    Namespace(Label),
+    Namespace(&'a str),
     /// `<svc>.<ns>.svc.Z`
-    Service(ServiceKey),
+    Service(ServiceName<'a>),
     /// `<label>.<svc>.<ns>.svc.Z`: a cluster whose id is one label, or the right half of one whose id is two.
-    Below(ServiceKey, Label),
+    Below(ServiceName<'a>, &'a str),
     /// `<left>.<right>.<svc>.<ns>.svc.Z`: a cluster whose id is two labels, or a host of one whose id is one.
-    TwoBelow(ServiceKey, Label, Label),
+    TwoBelow(ServiceName<'a>, &'a str, &'a str),
     /// `<host>.<label>.<label>.<svc>.<ns>.svc.Z`: a host of a cluster whose id is two labels.
-    ThreeBelow(ServiceKey, Label, ClusterId),
+    ThreeBelow(ServiceName<'a>, &'a str, ClusterName<'a>),
     /// `_<protocol>.[<cluster>.]<svc>.<ns>.svc.Z`
-    Protocol(ServiceKey, Option<ClusterId>, Protocol),
+    Protocol(ServiceName<'a>, Option<ClusterName<'a>>, Protocol),
     /// `_<port>._<protocol>.[<cluster>.]<svc>.<ns>.svc.Z`
-    Port(ServiceKey, Option<ClusterId>, PortName),
+    Port(ServiceName<'a>, Option<ClusterName<'a>>, PortName<'a>),
     /// `dns.Z`
     Servers,
     /// `ns.dns.Z`: who answers.
@@ -262,13 +330,16 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    fn place(text: &str) -> Place {
-        Zone::default().place(&Name::from_ascii(text).unwrap())
+    /// The place of a name, written out.
+    fn place(text: &str) -> String {
+        format!("{:?}", Zone::default().place(&Name::from_ascii(text).unwrap(), &mut Room::default()))
     }
 
-    fn web() -> ServiceKey {
-        ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() }
+    fn is(place: Place<'_>) -> String {
+        format!("{place:?}")
     }
+
+    const WEB: ServiceName<'_> = ServiceName { namespace: "shop", name: "web" };
 
     #[test]
     fn a_zone_is_given_with_or_without_its_last_dot_and_in_any_case() {
@@ -289,24 +360,20 @@ mod tests {
 
     #[test]
     fn names_are_read_from_right_to_left_whatever_their_case() {
-        assert_eq!(place("ClusterSet.LOCAL."), Place::Apex);
-        assert_eq!(place("Svc.clusterset.local."), Place::Services);
-        assert_eq!(place("shop.svc.clusterset.local."), Place::Namespace(web().namespace));
-        assert_eq!(place("WEB.Shop.svc.clusterset.local."), Place::Service(web()));
-        assert_eq!(place("east.web.shop.svc.clusterset.local."), Place::Below(web(), Label::new("east").unwrap()));
-        let label = |text: &str| Label::new(text).unwrap();
-        let east_eu = || ClusterId::new("east.eu").unwrap();
-        let two = Place::TwoBelow(web(), label("db-0"), label("east"));
-        assert_eq!(place("db-0.east.web.shop.svc.clusterset.local."), two);
-        let three = Place::ThreeBelow(web(), label("db-0"), east_eu());
+        assert_eq!(place("ClusterSet.LOCAL."), is(Place::Apex));
+        assert_eq!(place("Svc.clusterset.local."), is(Place::Services));
+        assert_eq!(place("shop.svc.clusterset.local."), is(Place::Namespace("shop")));
+        assert_eq!(place("WEB.Shop.svc.clusterset.local."), is(Place::Service(WEB)));
+        assert_eq!(place("east.web.shop.svc.clusterset.local."), is(Place::Below(WEB, "east")));
+        let east_eu = ClusterName::Two("east", "eu");
+        assert_eq!(place("db-0.east.web.shop.svc.clusterset.local."), is(Place::TwoBelow(WEB, "db-0", "east")));
+        let three = is(Place::ThreeBelow(WEB, "db-0", east_eu));
         assert_eq!(place("db-0.east.eu.web.shop.svc.clusterset.local."), three);
-        assert_eq!(place("_TCP.web.shop.svc.clusterset.local."), Place::Protocol(web(), None, Protocol::Tcp));
-        let http = || PortName { name: label("http"), protocol: Protocol::Tcp };
-        assert_eq!(place("_http._tcp.web.shop.svc.clusterset.local."), Place::Port(web(), None, http()));
-        assert_eq!(
-            place("_http._tcp.east.eu.web.shop.svc.clusterset.local."),
-            Place::Port(web(), Some(east_eu()), http())
-        );
+        assert_eq!(place("_TCP.web.shop.svc.clusterset.local."), is(Place::Protocol(WEB, None, Protocol::Tcp)));
+        let http = PortName { name: "http", protocol: Protocol::Tcp };
+        assert_eq!(place("_http._tcp.web.shop.svc.clusterset.local."), is(Place::Port(WEB, None, http)));
+        let of_east = is(Place::Port(WEB, Some(east_eu), http));
+        assert_eq!(place("_http._tcp.east.eu.web.shop.svc.clusterset.local."), of_east);
     }
 
     #[test]
@@ -326,19 +393,19 @@ mod tests {
             "x.dns.",
             "x.ns.dns.",
         ] {
-            assert_eq!(place(&alloc::format!("{name}clusterset.local.")), Place::Unheard, "{name}");
+            assert_eq!(place(&alloc::format!("{name}clusterset.local.")), is(Place::Unheard), "{name}");
         }
     }
 
     #[test]
     fn a_label_that_holds_a_dot_is_not_two_labels() {
-        assert_eq!(place("web\\.shop.svc.clusterset.local."), Place::Unheard);
+        assert_eq!(place("web\\.shop.svc.clusterset.local."), is(Place::Unheard));
     }
 
     #[test]
     fn a_zone_is_cut_at_labels_and_not_at_letters() {
-        assert_eq!(place("xclusterset.local."), Place::Elsewhere);
-        assert_eq!(place("local."), Place::Elsewhere);
-        assert_eq!(place("."), Place::Elsewhere);
+        assert_eq!(place("xclusterset.local."), is(Place::Elsewhere));
+        assert_eq!(place("local."), is(Place::Elsewhere));
+        assert_eq!(place("."), is(Place::Elsewhere));
     }
 }

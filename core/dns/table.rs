@@ -1,11 +1,10 @@
 //! Everything that answers follow from.
 
-use super::name::{Place, PortName, Zone};
-use crate::base::hash::{fnv1a, fnv1a_more, mix};
-use crate::base::{ClusterId, Label};
+use super::name::{ClusterName, Place, PortName, Room, ServiceName, Zone};
+use crate::base::hash::mix;
+use crate::base::{ClusterId, Few, FewBy, Label};
 use crate::model::{Import, Port, Reach, ServiceKey, ServiceType, SourceSlice};
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -61,47 +60,63 @@ pub enum Knows {
 /// All services, in parts, so that the next table shares all parts but those that changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Services {
-    parts: Vec<Arc<BTreeMap<ServiceKey, Arc<Owner>>>>,
+    parts: Vec<Arc<Part>>,
     /// How many services each namespace has.
     namespaces: Arc<BTreeMap<Label, usize>>,
     len: usize,
 }
 
+/// Some services, in the order of their hashes: to look for one, nothing else is read.
+type Part = Vec<(u64, Arc<Owner>)>;
+
 impl Services {
     /// With 100,000 services about 100 in a part.
     const PARTS: usize = 1024;
 
-    fn part(service: &ServiceKey) -> usize {
-        let hash = fnv1a_more(fnv1a(service.namespace.as_str().as_bytes()), service.name.as_str().as_bytes());
+    fn part(hash: u64) -> usize {
         usize::try_from(mix(hash) % Self::PARTS as u64).unwrap_or(0)
     }
 
-    fn get(&self, service: &ServiceKey) -> Option<&Owner> {
-        self.parts.get(Self::part(service))?.get(service).map(Arc::as_ref)
+    fn get(&self, service: ServiceName<'_>) -> Option<&Owner> {
+        let hash = service.hash();
+        let part = self.parts.get(Self::part(hash))?;
+        place_in(part, hash, service).ok().and_then(|at| part.get(at)).map(|(_, owner)| &**owner)
     }
 
     /// Puts `owner` in the place of what is there.
     fn set(&mut self, service: &ServiceKey, owner: Option<Owner>) {
-        let Some(part) = self.parts.get_mut(Self::part(service)).map(Arc::make_mut) else { return };
-        let comes = owner.is_some();
-        let went = match owner {
-            Some(owner) => part.insert(service.clone(), Arc::new(owner)),
-            None => part.remove(service),
-        };
-        if went.is_some() == comes {
-            return;
-        }
-        let namespaces = Arc::make_mut(&mut self.namespaces);
-        let count = namespaces.entry(service.namespace.clone()).or_default();
-        if comes {
-            (*count, self.len) = (*count + 1, self.len + 1);
-        } else {
-            (*count, self.len) = (count.saturating_sub(1), self.len.saturating_sub(1));
-        }
-        if *count == 0 {
-            namespaces.remove(&service.namespace);
+        let hash = ServiceName::from(service).hash();
+        let Some(part) = self.parts.get_mut(Self::part(hash)).map(Arc::make_mut) else { return };
+        match (place_in(part, hash, service.into()), owner.map(Arc::new)) {
+            (Ok(at), Some(owner)) => part.splice(at..=at, [(hash, owner)]).for_each(drop),
+            (Ok(at), None) => {
+                part.remove(at);
+                self.count(&service.namespace, |count| count.saturating_sub(1));
+            }
+            (Err(at), Some(owner)) => {
+                part.reserve_exact(1);
+                part.insert(at, (hash, owner));
+                self.count(&service.namespace, |count| count + 1);
+            }
+            (Err(_), None) => {}
         }
     }
+
+    fn count(&mut self, namespace: &Label, changed: impl Fn(usize) -> usize) {
+        self.len = changed(self.len);
+        let namespaces = Arc::make_mut(&mut self.namespaces);
+        let count = namespaces.entry(namespace.clone()).or_default();
+        *count = changed(*count);
+        if *count == 0 {
+            namespaces.remove(namespace);
+        }
+    }
+}
+
+/// Where `service` is, or would be.
+fn place_in(part: &Part, hash: u64, service: ServiceName<'_>) -> Result<usize, usize> {
+    let name = |owner: &Owner| ServiceName::from(&owner.key).cmp(&service);
+    part.binary_search_by(|(one, owner)| one.cmp(&hash).then_with(|| name(owner)))
 }
 
 impl Default for Services {
@@ -113,31 +128,32 @@ impl Default for Services {
 /// One service: what its names give.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Owner {
+    pub(super) key: ServiceKey,
     pub(super) headless: bool,
     /// The own cluster, if it is offered.
     pub(super) preferred: Option<ClusterId>,
     /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
-    pub(super) ports: BTreeSet<Port>,
+    pub(super) ports: Few<Port>,
     /// All exporting clusters. Those that are not offered have no addresses here.
-    pub(super) clusters: BTreeMap<ClusterId, Share>,
+    pub(super) clusters: FewBy<ClusterId, Share>,
 }
 
 /// What one cluster has of a service.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Share {
     /// Ready, each once, sorted.
-    pub(super) addresses: Vec<IpAddr>,
+    pub(super) addresses: Few<IpAddr>,
     /// Where the addresses are listened at; of a headless service, of each host.
-    pub(super) ports: BTreeSet<Port>,
+    pub(super) ports: Few<Port>,
     /// Ready endpoints of a headless service by host name.
-    pub(super) hosts: BTreeMap<Label, HostShare>,
+    pub(super) hosts: FewBy<Label, HostShare>,
 }
 
 /// One host of a headless service.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct HostShare {
-    pub(super) addresses: Vec<IpAddr>,
-    pub(super) ports: BTreeSet<Port>,
+    pub(super) addresses: Few<IpAddr>,
+    pub(super) ports: Few<Port>,
 }
 
 /// What a name stands for.
@@ -149,13 +165,13 @@ pub(super) enum Found<'a> {
     Version,
     /// It has nothing of its own, but there are names below it.
     Between,
-    Service(ServiceKey, &'a Owner),
+    Service(&'a Owner),
     /// What one cluster has.
     Cluster(&'a Owner, &'a ClusterId, &'a Share),
     /// One host of a headless service.
     Host(&'a HostShare),
     /// One port, of all clusters or of one.
-    Port(ServiceKey, &'a Owner, Option<ClusterId>, PortName),
+    Port(&'a Owner, Option<ClusterName<'a>>, PortName<'a>),
     Nothing,
 }
 
@@ -258,44 +274,32 @@ impl Table {
     /// The addresses that `service` may be answered with now, by cluster; empty for clusters that are not offered.
     #[must_use]
     pub fn offered(&self, service: &ServiceKey) -> Option<impl Iterator<Item = (&ClusterId, &[IpAddr])>> {
-        self.owner(service).map(|owner| owner.clusters.iter().map(|(id, share)| (id, share.addresses.as_slice())))
+        self.services.get(service.into()).map(|owner| owner.clusters.iter().map(|(id, share)| (id, &*share.addresses)))
     }
 
-    fn owner(&self, service: &ServiceKey) -> Option<&Owner> {
-        self.services.get(service)
-    }
-
-    pub(super) fn find(&self, name: &Name) -> Found<'_> {
-        let place = self.zone.place(name);
+    pub(super) fn find<'a>(&'a self, name: &Name, room: &'a mut Room) -> Found<'a> {
+        let place = self.zone.place(name, room);
+        let below =
+            |service, look: &dyn Fn(&'a Owner) -> Found<'a>| self.services.get(service).map_or(Found::Nothing, look);
         match place {
             Place::Elsewhere => Found::Elsewhere,
             _ if !self.synced() => Found::NotReady,
             Place::Apex => Found::Apex,
             Place::Version => Found::Version,
             Place::Services | Place::Servers | Place::Server => Found::Between,
-            Place::Namespace(namespace) if self.services.namespaces.contains_key(&namespace) => Found::Between,
-            Place::Service(service) => match self.owner(&service) {
-                Some(owner) => Found::Service(service, owner),
-                None => Found::Nothing,
-            },
-            Place::Below(service, label) => self.owner(&service).map_or(Found::Nothing, |owner| owner.below(&label)),
-            Place::TwoBelow(service, left, right) => {
-                self.owner(&service).map_or(Found::Nothing, |owner| owner.two_below(&left, &right))
-            }
-            Place::ThreeBelow(service, host, cluster) => {
-                let share = self.owner(&service).and_then(|owner| owner.clusters.get(&cluster));
-                share.map_or(Found::Nothing, |share| share.host(&host))
-            }
-            Place::Protocol(service, cluster, protocol) => self.owner(&service).map_or(Found::Nothing, |owner| {
-                let below = owner.has_port(cluster.as_ref(), |port| port.name.is_some() && port.protocol == protocol);
-                if below { Found::Between } else { Found::Nothing }
+            Place::Namespace(namespace) if self.services.namespaces.contains_key(namespace) => Found::Between,
+            Place::Service(service) => below(service, &Found::Service),
+            Place::Below(service, label) => below(service, &|owner| owner.below(label)),
+            Place::TwoBelow(service, left, right) => below(service, &|owner| owner.two_below(left, right)),
+            Place::ThreeBelow(service, host, cluster) => below(service, &|owner| owner.host_of(cluster, host)),
+            Place::Protocol(service, cluster, protocol) => below(service, &|owner| {
+                let is_between = owner.has_port(cluster, |port| port.name.is_some() && port.protocol == protocol);
+                if is_between { Found::Between } else { Found::Nothing }
             }),
-            Place::Port(service, cluster, port) => match self.owner(&service) {
-                Some(owner) if owner.has_port(cluster.as_ref(), |one| port.is(one)) => {
-                    Found::Port(service, owner, cluster, port)
-                }
-                Some(_) | None => Found::Nothing,
-            },
+            Place::Port(service, cluster, port) => below(service, &|owner| {
+                let is_there = owner.has_port(cluster, |one| port.is(one));
+                if is_there { Found::Port(owner, cluster, port) } else { Found::Nothing }
+            }),
             Place::Namespace(_) | Place::Unheard => Found::Nothing,
         }
     }
@@ -310,78 +314,85 @@ impl Owner {
     ) -> Self {
         let lost = |cluster: &ClusterId| cluster != local && reach.get(cluster) == Some(&Reach::Lost);
         let headless = import.offer.service_type == ServiceType::Headless;
-        let mut clusters: BTreeMap<ClusterId, Share> =
-            import.sources.keys().map(|cluster| (cluster.clone(), Share::default())).collect();
+        let mut slices_of: BTreeMap<&ClusterId, Vec<&SourceSlice>> =
+            import.sources.keys().map(|cluster| (cluster, Vec::new())).collect();
         for slice in slices {
-            if let Some(share) = clusters.get_mut(&slice.cluster) {
-                share.add(slice, headless, !lost(&slice.cluster));
+            if let Some(of_cluster) = slices_of.get_mut(&slice.cluster) {
+                of_cluster.push(slice);
             }
         }
-        clusters.values_mut().for_each(Share::sort);
+        let share = |(cluster, slices): (&ClusterId, Vec<&SourceSlice>)| {
+            (cluster.clone(), Share::of(&slices, headless, !lost(cluster)))
+        };
+        let clusters: FewBy<ClusterId, Share> = slices_of.into_iter().map(share).collect();
         let preferred = clusters.get(local).is_some_and(|share| !share.addresses.is_empty()).then(|| local.clone());
-        Self { headless, preferred, ports: import.offer.ports.clone(), clusters }
+        let ports = import.offer.ports.iter().cloned().collect();
+        Self { key: import.key.clone(), headless, preferred, ports, clusters }
     }
 
     /// A cluster whose id is `label`, or the right half of ids that exist.
-    fn below(&self, label: &Label) -> Found<'_> {
-        if let Some(found) = ClusterId::new(label.as_str()).ok().and_then(|cluster| self.cluster(&cluster)) {
-            return found;
+    fn below(&self, label: &str) -> Found<'_> {
+        let half = |cluster: &ClusterId| cluster.as_str().split_once('.').is_some_and(|(_, right)| right == label);
+        match self.cluster(ClusterName::One(label)) {
+            Some((cluster, share)) => Found::Cluster(self, cluster, share),
+            None if self.clusters.keys().any(half) => Found::Between,
+            None => Found::Nothing,
         }
-        let half = |cluster: &ClusterId| cluster.as_str().split_once('.').is_some_and(|(_, r)| r == label.as_str());
-        if self.clusters.keys().any(half) { Found::Between } else { Found::Nothing }
     }
 
     /// A cluster whose id is of two labels, or a host of one whose id is one.
-    fn two_below(&self, left: &Label, right: &Label) -> Found<'_> {
-        let both = ClusterId::new(&format!("{left}.{right}")).ok();
-        if let Some(found) = both.and_then(|cluster| self.cluster(&cluster)) {
-            return found;
+    fn two_below(&self, left: &str, right: &str) -> Found<'_> {
+        match self.cluster(ClusterName::Two(left, right)) {
+            Some((cluster, share)) => Found::Cluster(self, cluster, share),
+            None => self.host_of(ClusterName::One(right), left),
         }
-        let share = ClusterId::new(right.as_str()).ok().and_then(|cluster| self.clusters.get(&cluster));
-        share.map_or(Found::Nothing, |share| share.host(left))
     }
 
-    fn cluster(&self, cluster: &ClusterId) -> Option<Found<'_>> {
-        self.clusters.get_key_value(cluster).map(|(id, share)| Found::Cluster(self, id, share))
+    fn host_of(&self, cluster: ClusterName<'_>, host: &str) -> Found<'_> {
+        self.cluster(cluster).and_then(|(_, share)| share.hosts.get(host)).map_or(Found::Nothing, Found::Host)
+    }
+
+    pub(super) fn cluster(&self, cluster: ClusterName<'_>) -> Option<(&ClusterId, &Share)> {
+        self.clusters.iter().find(|(id, _)| cluster.is(id))
     }
 
     /// Whether what is found at `cluster`, or anywhere, listens at such a port.
-    fn has_port(&self, cluster: Option<&ClusterId>, is: impl Fn(&Port) -> bool) -> bool {
-        let at = |(id, _): &(&ClusterId, &Share)| cluster.is_none_or(|cluster| cluster == *id);
+    fn has_port(&self, cluster: Option<ClusterName<'_>>, is: impl Fn(&Port) -> bool) -> bool {
+        let at = |(id, _): &(&ClusterId, &Share)| cluster.is_none_or(|cluster| cluster.is(id));
         self.clusters.iter().filter(at).any(|(_, share)| share.ports.iter().any(&is))
     }
 }
 
 impl Share {
-    /// Adds what is ready, if the cluster is `offered`. The ports of a cluster IP are there, whether anything is ready or
-    /// not.
-    fn add(&mut self, slice: &SourceSlice, headless: bool, offered: bool) {
-        let ready = || slice.endpoints.iter().filter(|endpoint| endpoint.ready && offered);
-        if !headless || ready().next().is_some() {
-            self.ports.extend(slice.ports.iter().cloned());
-        }
-        self.addresses.extend(ready().map(|endpoint| endpoint.address));
-        for endpoint in ready().filter(|_| headless) {
-            let name = endpoint.hostname.clone().or_else(|| system_name(endpoint.address));
-            if let Some(name) = name {
-                let host = self.hosts.entry(name).or_default();
-                host.addresses.push(endpoint.address);
-                host.ports.extend(slice.ports.iter().cloned());
+    /// What is ready, if the cluster is `offered`. The ports of a cluster IP are there, whether anything is ready or not.
+    fn of(slices: &[&SourceSlice], headless: bool, offered: bool) -> Self {
+        let ready = |slice: &&SourceSlice| slice.endpoints.iter().any(|endpoint| endpoint.ready) && offered;
+        let mut hosts: BTreeMap<Label, Vec<(IpAddr, &SourceSlice)>> = BTreeMap::new();
+        let mut addresses = Vec::new();
+        for slice in slices.iter().filter(|slice| ready(slice)) {
+            for endpoint in slice.endpoints.iter().filter(|endpoint| endpoint.ready) {
+                addresses.push(endpoint.address);
+                let name = || endpoint.hostname.clone().or_else(|| system_name(endpoint.address));
+                if headless && let Some(name) = name() {
+                    hosts.entry(name).or_default().push((endpoint.address, slice));
+                }
             }
         }
-    }
-
-    fn sort(&mut self) {
-        for addresses in core::iter::once(&mut self.addresses).chain(self.hosts.values_mut().map(|h| &mut h.addresses))
-        {
-            addresses.sort_unstable();
-            addresses.dedup();
-            addresses.shrink_to_fit();
+        let listening = slices.iter().filter(|slice| !headless || ready(slice));
+        Self {
+            addresses: addresses.into(),
+            ports: listening.flat_map(|slice| &slice.ports).cloned().collect(),
+            hosts: hosts.into_iter().map(|(name, endpoints)| (name, HostShare::of(&endpoints))).collect(),
         }
     }
+}
 
-    fn host(&self, name: &Label) -> Found<'_> {
-        self.hosts.get(name).map_or(Found::Nothing, Found::Host)
+impl HostShare {
+    fn of(endpoints: &[(IpAddr, &SourceSlice)]) -> Self {
+        Self {
+            addresses: endpoints.iter().map(|(address, _)| *address).collect(),
+            ports: endpoints.iter().flat_map(|(_, slice)| &slice.ports).cloned().collect(),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use hickory_proto::op::{
 };
 use hickory_proto::rr::rdata::{A, AAAA, NS, SOA, SRV, TXT};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
-use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, BinEncoder};
+use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, BinEncoder, DecodeError};
 
 /// Largest reply in a datagram to a client that names no size (RFC 1035 4.2.1).
 const DATAGRAM_MIN: u16 = 512;
@@ -44,7 +44,8 @@ pub fn respond_on_stream(table: &Table, request: &[u8], picks: &mut Picks) -> Op
 
 fn reply(table: &Table, request: &[u8], picks: &mut Picks, limit: impl Fn(Option<u16>) -> u16) -> Option<Vec<u8>> {
     // Too short for a header: nobody to talk to. A response: two servers that answer those would never stop.
-    let header = Header::read(&mut BinDecoder::new(request)).ok()?;
+    let mut decoder = BinDecoder::new(request);
+    let header = Header::read(&mut decoder).ok()?;
     if header.metadata.message_type == MessageType::Response {
         return None;
     }
@@ -52,7 +53,7 @@ fn reply(table: &Table, request: &[u8], picks: &mut Picks, limit: impl Fn(Option
     reply.metadata = Metadata::response_from_request(&header.metadata);
     reply.metadata.checking_disabled = false; // RFC 4035 3.1.6: authoritative answers clear it
 
-    let limit = match understand(&header, request) {
+    let limit = match understand(&header, &mut decoder) {
         Ok((question, edns)) => {
             let limit = limit(edns.as_ref().map(Edns::max_payload));
             fill(&mut reply, table, question, edns.as_ref(), picks).ok()?;
@@ -73,33 +74,43 @@ struct NotUnderstood {
     question: Option<op::Query>,
 }
 
-fn understand(header: &Header, request: &[u8]) -> Result<(op::Query, Option<Edns>), NotUnderstood> {
+/// Reads what comes after the header.
+fn understand(header: &Header, decoder: &mut BinDecoder<'_>) -> Result<(op::Query, Option<Edns>), NotUnderstood> {
     if header.metadata.op_code != OpCode::Query {
         return Err(NotUnderstood { code: ResponseCode::NotImp, question: None });
     }
     let malformed = |question| NotUnderstood { code: ResponseCode::FormErr, question };
-    // Exactly one question (RFC 9619). Looked at before the rest is parsed, which would allocate for each one claimed.
-    let question = Some(header.counts.queries).filter(|count| *count == 1).and_then(|_| question_of(request));
+    // Exactly one question (RFC 9619).
+    let question = Some(header.counts.queries).filter(|count| *count == 1).and_then(|_| question(decoder));
     let question = question.ok_or_else(|| malformed(None))?;
     // A few more things that have no place in a question: the pseudo-types.
     if matches!(question.query_type, RecordType::OPT | RecordType::TSIG) {
         return Err(malformed(Some(question)));
     }
-    match Message::from_vec(request) {
-        Ok(message) => Ok((question, message.edns)),
+    match edns(header, decoder) {
+        Ok(edns) => Ok((question, edns)),
         Err(_) => Err(malformed(Some(question))),
     }
 }
 
 /// The first question, if it is well formed. It has nothing to point back to, so a compression pointer in it is an
 /// error; and without one, its encoding in the reply is the same, byte for byte.
-fn question_of(request: &[u8]) -> Option<op::Query> {
-    let mut decoder = BinDecoder::new(request);
-    Header::read(&mut decoder).ok()?;
+fn question(decoder: &mut BinDecoder<'_>) -> Option<op::Query> {
     let begin = decoder.index();
-    let question = op::Query::read(&mut decoder).ok()?;
+    let question = op::Query::read(decoder).ok()?;
     let plain = question.name.iter().map(|label| label.len() + 1).sum::<usize>() + 1;
     (decoder.index() - begin == plain + 4).then_some(question)
+}
+
+/// The OPT among the records that follow the question, all of which must be well formed.
+fn edns(header: &Header, decoder: &mut BinDecoder<'_>) -> Result<Option<Edns>, DecodeError> {
+    let HeaderCounts { answers, authorities, additionals, queries: _ } = header.counts;
+    let mut read = |count: u16, additional| {
+        Message::read_records(decoder, count.into(), additional, header.metadata.op_code).map(|(_, edns, _)| edns)
+    };
+    read(answers, false)?;
+    read(authorities, false)?;
+    read(additionals, true)
 }
 
 /// Puts the answer to `question` into `reply`.
