@@ -13,6 +13,7 @@
 mod copies;
 mod gone;
 mod joining;
+mod reach;
 
 use super::announce::{assign_slots, endpoint};
 use super::backends::exported;
@@ -22,33 +23,24 @@ use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
 use crate::model::{
-    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Reach, Version, WatchEvent,
-    Write,
+    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Version, WatchEvent, Write,
 };
 use crate::sync::{ABSENCE, Index, Writer};
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use core::time::Duration;
 use gone::{GONE, Silent};
 use joining::Joining;
+use reach::Reached;
 
 /// Name of the Lease, as Submariner has it.
 pub const LEASE: &str = "submariner-gateway-lock";
 
 /// Requests of the election carry this bit, those of the writer do not.
 const OF_ELECTION: u64 = 1 << 63;
-
-/// How long no path to a cluster lives before its card calls it lost and DNS hides it. A change of path takes well under a
-/// second; the promise is three (ARCHITECTURE, time bounds).
-const LOSS: Duration = Duration::from_secs(1);
-
-/// A gateway that has just started calls a cluster lost that it never heard of only after this: the others may be starting
-/// again as well, and kernels forward meanwhile (F4). As long as a lease, in which others would not know more.
-const LOSS_AT_START: Duration = Duration::from_secs(15);
 
 /// The kinds that gateways copy from the broker for their cluster.
 const COPIED: [Kind; 3] = [Kind::Cluster, Kind::Endpoint, Kind::Candidates];
@@ -80,14 +72,7 @@ pub struct Gateway {
     keys: Vec<CableKey>,
     index: Index,
     writer: Writer,
-    /// Clusters to which no path lives.
-    losses: Lasting<ClusterId>,
-    /// Clusters to which one does.
-    lives: Lasting<ClusterId>,
-    /// Clusters to which one has lived in this process's time.
-    lived: BTreeSet<ClusterId>,
-    /// Until then, loss is not told of the others.
-    starts_until: Option<Instant>,
+    reached: Reached,
     /// Cards of nodes that are no gateways any more.
     gone: Lasting<Silent>,
     election: Election,
@@ -143,10 +128,7 @@ impl Gateway {
             keys: config.keys,
             index: Index::default(),
             writer: Writer::new(seed),
-            losses: Lasting::new(LOSS),
-            lives: Lasting::new(LOSS),
-            lived: BTreeSet::new(),
-            starts_until: Some(config.node.boot + LOSS_AT_START),
+            reached: Reached::new(config.node.boot),
             gone: Lasting::new(GONE),
             election,
             alone: false,
@@ -338,7 +320,9 @@ impl Gateway {
         if !self.index.synced(Api::Local, Kind::Gateway) {
             return;
         }
-        let card = Object::Gateway(Card { reach: self.reach(now), ..self.card() });
+        let lost_before = reach::lost_before(&self.index, &self.node.config().node);
+        let reach = self.reached.tell(self.node.ways(), &lost_before, now);
+        let card = Object::Gateway(Card { reach, ..self.card() });
         self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
     }
 
@@ -361,37 +345,6 @@ impl Gateway {
         let card = cards(&self.index).find(|card| card.node == *own).map(|card| card.public);
         let announced = || self.candidates_before()?.by_slot.values().find(|candidate| candidate.node == *own)?.public;
         card.unwrap_or_else(announced)
-    }
-
-    /// What is reached; a loss counts once it has lasted, and at the start only what was known or has been seen to live.
-    fn reach(&mut self, now: Instant) -> BTreeMap<ClusterId, Reach> {
-        let mut reach = BTreeMap::new();
-        let own = &self.node.config().node;
-        let before = cards(&self.index).find(|card| card.node == *own).map(|card| &card.reach);
-        let lost_before = before.into_iter().flatten().filter(|(_, reach)| **reach == Reach::Lost);
-        let lost_before: BTreeSet<&ClusterId> = lost_before.map(|(cluster, _)| cluster).collect();
-        let starting = self.starts_until.is_some();
-        for (cluster, way) in self.node.ways() {
-            for (state, noted) in [(Reach::Lost, &mut self.losses), (Reach::Connected, &mut self.lives)] {
-                if way.reach == state {
-                    noted.note(cluster, now);
-                } else {
-                    noted.clear(cluster);
-                }
-            }
-            if self.lives.lasted(cluster) {
-                self.lived.insert(cluster.clone());
-            }
-            let says = match way.reach {
-                Reach::Lost if starting && !self.lived.contains(cluster) && !lost_before.contains(cluster) => {
-                    Reach::Unknown
-                }
-                Reach::Lost if !self.losses.lasted(cluster) => Reach::Connected,
-                told @ (Reach::Lost | Reach::Connected | Reach::Unknown) => told,
-            };
-            reach.insert(cluster.clone(), says);
-        }
-        reach
     }
 
     /// Whether somebody may yet tell who had which slot: fellow gateways put that back in an own API that lost its data,
@@ -571,8 +524,7 @@ impl Machine for Gateway {
         let gone = self.gone.poll_timeout();
         let absence = [self.index.poll_timeout(), self.hesitates_until, gone].into_iter().flatten().min();
         let absence = absence.map(|at| (at, GatewayWake::Absence));
-        let losses = [self.losses.poll_timeout(), self.lives.poll_timeout(), self.starts_until];
-        let loss = losses.into_iter().flatten().min().map(|at| (at, GatewayWake::Loss));
+        let loss = self.reached.poll_timeout().map(|at| (at, GatewayWake::Loss));
         let joining = self.joining.poll_timeout().map(|at| (at, GatewayWake::Joining));
         [election, joining, paths, dialling, writer, absence, loss].into_iter().flatten().min()
     }
@@ -586,8 +538,7 @@ impl Machine for Gateway {
         let absent = self.index.poll_timeout().is_some_and(|at| at <= now);
         let dares = self.hesitates_until.take_if(|until| *until <= now).is_some();
         let again = !self.writer.due(now).is_empty();
-        let lost = [self.losses.due(now), self.lives.due(now)].iter().any(|due| !due.is_empty())
-            | self.starts_until.take_if(|until| *until <= now).is_some();
+        let lost = self.reached.is_due(now);
         let gone = !self.gone.due(now).is_empty();
         let asks = self.wake_claiming(now);
         if moved || absent {
