@@ -1,6 +1,7 @@
 use super::*;
 use crate::world::fixtures;
 use std::collections::BTreeMap;
+use tombolo_core::base::ClusterId;
 use tombolo_core::model::Protocol;
 use tombolo_core::nat::boxes::{Behaviour, Dependence};
 use tombolo_core::network::{Encapsulation, Flags, Transport};
@@ -195,7 +196,7 @@ const STRICT: Behaviour =
 
 fn west_behind_nat() -> Fabric<&'static str> {
     fabric(|scenario| {
-        if let Some(west) = scenario.clusters.get_mut(&"west".parse().unwrap()) {
+        if let Some(west) = scenario.clusters.get_mut(&"west".parse::<ClusterId>().unwrap()) {
             west.nat = Some(STRICT);
         }
     })

@@ -233,7 +233,7 @@ fn what_changes_no_answer_gives_no_table() {
 fn what_a_new_listing_lacks_is_gone_when_it_is_complete_and_that_has_lasted_b48() {
     let api = service("api", "10.102.0.11");
     let (mut dns, _) = ready(&[web(), api.clone()], &[]);
-    assert_eq!(list_services(&mut dns, &[api.clone()]), None);
+    assert_eq!(list_services(&mut dns, core::slice::from_ref(&api)), None);
     assert_eq!(apply(&mut dns, says_all(8, &[api])), None);
     let (at, why) = dns.poll_timeout().unwrap();
     assert_eq!((at, why), (Instant::ZERO + ABSENCE, DnsWake::Absence));

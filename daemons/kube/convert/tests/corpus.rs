@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use tombolo_core::model::{Api, Kind};
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Namespace,
     Kind::Node,
     Kind::Service,
@@ -21,6 +21,7 @@ const KINDS: [Kind; 14] = [
     Kind::Cluster,
     Kind::Endpoint,
     Kind::Candidates,
+    Kind::Claims,
     Kind::ExportRecord,
     Kind::ExportSummary,
     Kind::Import,
