@@ -6,7 +6,7 @@ use super::{Invariant, Violation};
 use crate::steps::{RouteDoes, route_step};
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tombolo_core::base::{Cidr, ClusterId};
 use tombolo_core::model::{Claim, Claims, Object, SourceSlice};
 
@@ -17,12 +17,18 @@ pub(super) struct NoLeak {
     ranges: BTreeMap<ClusterId, [Cidr; 2]>,
     /// The last claim of each cluster; it stays when the broker loses it, and may be given back.
     claims: BTreeMap<ClusterId, Claim>,
+    /// Whose claims the broker holds.
+    standing: BTreeSet<ClusterId>,
 }
 
 impl NoLeak {
     pub(super) fn of(scenario: &Scenario) -> Self {
         let ranges = |(id, cluster): (&ClusterId, &crate::Cluster)| (id.clone(), [cluster.pods, cluster.services]);
-        Self { ranges: scenario.clusters.iter().map(ranges).collect(), claims: BTreeMap::new() }
+        Self {
+            ranges: scenario.clusters.iter().map(ranges).collect(),
+            claims: BTreeMap::new(),
+            standing: BTreeSet::new(),
+        }
     }
 
     /// An endpoint that is not in its cluster.
@@ -52,13 +58,11 @@ impl NoLeak {
     fn changes_claims(&mut self, by: &Place, change: Change, now: &Claims) -> Option<String> {
         let Place::Daemon(author, ..) = by else { return None };
         let others = now.members.iter().filter(|(id, claim)| *id != author && self.claims.get(*id) != Some(claim));
-        let gone = self.claims.keys().filter(|id| *id != author && !now.members.contains_key(*id));
+        let gone = self.standing.iter().filter(|id| *id != author && !now.members.contains_key(*id));
         let gone = gone.filter(|_| change != Change::Created);
         let changed = others.map(|(id, _)| id).chain(gone).next().cloned();
         self.claims.extend(now.members.iter().map(|(id, claim)| (id.clone(), claim.clone())));
-        if change != Change::Created {
-            self.claims.retain(|id, _| now.members.contains_key(id));
-        }
+        self.standing = now.members.keys().cloned().collect();
         changed.map(|other| format!("{by} changed the claim of {other}"))
     }
 
@@ -153,6 +157,9 @@ mod tests {
             // The broker lost all.
             by("east/gw-a gateway", Change::Created, &[west, east]),
             by("west/gw-a gateway", Change::Replaced, &[east]),
+            // It lost all again, and who writes first knows of nobody.
+            by("west/gw-a gateway", Change::Created, &[west]),
+            by("north/gw-a gateway", Change::Replaced, &[west, ("north", "10.3.0.0/16")]),
         ];
         assert_eq!(watch(&facts), [""; 0]);
     }
