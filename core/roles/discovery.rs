@@ -190,11 +190,8 @@ impl Discovery {
     fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
         let (own, generations) = (&self.cluster, &self.generations);
         let says_all = |index: &Index, cluster: &ClusterId| {
-            let word = index.word_of(Api::Broker, Kind::ExportSummary, cluster);
-            let Some(Object::ExportSummary(word)) = word else { return false };
-            let known = generations.get(&(Api::Broker, cluster.clone()));
-            let shown = index.digest(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice], Some(cluster));
-            known <= Some(&word.generation) && word.digest == shown
+            let newest = generations.get(&(Api::Broker, cluster.clone())).copied().unwrap_or_default();
+            index.summary_holds(Api::Broker, cluster, newest)
         };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),

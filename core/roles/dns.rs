@@ -89,7 +89,7 @@ impl Dns {
         }
         let mut changed = self.index.watched(Api::Local, event, now);
         self.index.hear_out(Api::Local, Kind::ExportSummary, &self.cluster, &changed, now);
-        self.complete |= says_all(&self.index, &self.cluster, self.generation);
+        self.complete |= self.index.summary_holds(Api::Local, &self.cluster, self.generation);
         changed.extend(self.believe_absences(now));
         self.refresh(&changed);
     }
@@ -97,7 +97,9 @@ impl Dns {
     fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
         let (own, newest) = (&self.cluster, self.generation);
         let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
-        let gone = self.index.believe(now, |index, _, object| !is_imported(object) || says_all(index, own, newest));
+        let gone = self
+            .index
+            .believe(now, |index, _, object| !is_imported(object) || index.summary_holds(Api::Local, own, newest));
         gone.into_iter().map(|(_, key)| key).collect()
     }
 
@@ -182,13 +184,6 @@ impl Dns {
     fn slice(&self, key: &Key) -> Option<&SourceSlice> {
         as_slice(self.index.get(Api::Local, key)?)
     }
-}
-
-/// Whether the cluster's discovery says that all is there, not in an older word than the newest seen, and it is.
-fn says_all(index: &Index, cluster: &ClusterId, newest: u64) -> bool {
-    let word = index.word_of(Api::Local, Kind::ExportSummary, cluster);
-    let Some(Object::ExportSummary(word)) = word else { return false };
-    word.generation >= newest && word.digest == index.digest(Api::Local, &[Kind::Import, Kind::SourceSlice], None)
 }
 
 fn as_import(object: &Object) -> Option<&Import> {

@@ -190,9 +190,26 @@ impl Index {
         self.get(api, &word(kind, cluster)).is_some()
     }
 
-    /// Of the keys of all objects of these kinds that the API shows; of one cluster's, if one is named.
+    /// Of what the API shows and a summary of `cluster` there speaks for: at the broker that cluster's records and slices, in
+    /// its own API all imports and slices.
     #[must_use]
-    pub fn digest(&self, api: Api, kinds: &[Kind], of: Option<&ClusterId>) -> Digest {
+    pub fn summarised(&self, api: Api, cluster: &ClusterId) -> Digest {
+        match api {
+            Api::Broker => self.digest(api, &[Kind::ExportRecord, Kind::SourceSlice], Some(cluster)),
+            Api::Local => self.digest(api, &[Kind::Import, Kind::SourceSlice], None),
+        }
+    }
+
+    /// Whether a summary of `cluster` is shown, no older than `newest`, and what it speaks for is there.
+    #[must_use]
+    pub fn summary_holds(&self, api: Api, cluster: &ClusterId, newest: u64) -> bool {
+        let word = self.word_of(api, Kind::ExportSummary, cluster);
+        let Some(Object::ExportSummary(word)) = word else { return false };
+        word.generation >= newest && word.digest == self.summarised(api, cluster)
+    }
+
+    /// Of the keys of all objects of these kinds that the API shows; of one cluster's, if one is named.
+    fn digest(&self, api: Api, kinds: &[Kind], of: Option<&ClusterId>) -> Digest {
         let views = kinds.iter().filter_map(|kind| self.views.get(&(api, *kind)));
         let all = views.flat_map(|view| &view.digests);
         let theirs = all.filter(|(whose, _)| of.is_none() || whose.as_ref() == of);

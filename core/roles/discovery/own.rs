@@ -142,8 +142,7 @@ impl Discovery {
         let last = summary.generation.max(seen);
         let generation = last.filter(|_| !outdated).unwrap_or_else(|| next(last, self.wall));
         summary.generation = Some(generation);
-        let of = (api == Api::Broker).then_some(&self.cluster);
-        let digest = self.index.digest(api, &kinds, of);
+        let digest = self.index.summarised(api, &self.cluster);
         let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation, digest });
         self.writer.want(api, &summary.key(), Some(&summary), &self.index);
     }
