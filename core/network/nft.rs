@@ -175,6 +175,8 @@ impl<'a> Script<'a> {
         }
         for (from, to) in self.pairs() {
             let ranges = self.led(from, to);
+            // Says which pair this is to whoever reads the table back; no packet cares.
+            writeln!(f, "\t\tiifname \"{from}\" continue comment \"to {to}\"")?;
             for family in Family::BOTH {
                 if let Some(set) = family.set(&ranges) {
                     writeln!(f, "\t\tiifname \"{from}\" {} daddr {set} notrack", family.header())?;
