@@ -127,6 +127,7 @@ pub enum Change {
 
 /// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "most of what happens is a write")]
 pub enum What {
     /// A line of the timeline was carried out.
     Act(String),

@@ -1,11 +1,11 @@
 //! Names and numbers that identify things. Keys are full tuples of these, never a name cut from a string.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 /// Why a text is no name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ macro_rules! name {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Arc<str>);
+        pub struct $name(SmolStr);
 
         impl $name {
             /// Checks and takes `text`.
@@ -78,7 +78,7 @@ macro_rules! name {
             pub fn new(text: &str) -> Result<Self, LabelError> {
                 let check: fn(&str) -> Result<(), LabelError> = $check;
                 check(text)?;
-                Ok(Self(text.into()))
+                Ok(Self(SmolStr::new(text)))
             }
 
             /// The text.
@@ -105,6 +105,13 @@ macro_rules! name {
             type Error = LabelError;
             fn try_from(text: String) -> Result<Self, LabelError> {
                 Self::new(&text)
+            }
+        }
+
+        /// The text, without a copy of what is not kept in place.
+        impl From<&$name> for SmolStr {
+            fn from(name: &$name) -> Self {
+                name.0.clone()
             }
         }
 

@@ -19,6 +19,7 @@ pub use id::{ClusterId, Epoch, Label, LabelError, NodeName, Slot, SlotError, is_
 pub use lasting::Lasting;
 pub use machine::{Machine, drain};
 pub use rng::Rng;
+pub use smol_str::SmolStr;
 pub use store::{Change, Event, HistoryError, Page, Range, Revision, Snapshot, Store, StoreError, Versioned};
 pub use time::{Instant, Wall};
 pub use timers::Timers;

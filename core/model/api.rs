@@ -1,6 +1,7 @@
 //! How a machine speaks with a Kubernetes API: what it is shown, what it asks for, what came of it.
 
-use super::Object;
+use super::{Key, Object};
+use crate::base::SmolStr;
 use alloc::sync::Arc;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,26 @@ impl Kind {
             | Self::SourceSlice => false,
         }
     }
+
+    /// Whether an [`super::ExportSummary`] speaks for objects of this kind.
+    #[must_use]
+    pub const fn is_summarised(self) -> bool {
+        match self {
+            Self::ExportRecord | Self::Import | Self::SourceSlice => true,
+            Self::Namespace
+            | Self::Node
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::ServiceExport
+            | Self::Lease
+            | Self::Gateway
+            | Self::Cluster
+            | Self::Endpoint
+            | Self::Candidates
+            | Self::Claims
+            | Self::ExportSummary => false,
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -84,31 +105,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Identity of an object within one API.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Key {
-    /// Kind.
-    pub kind: Kind,
-    /// Namespace: the service's for service objects, else empty: the API seam puts Tombolo's own namespace there. (At the
-    /// broker it does so for all.)
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            write!(f, "{} {}", self.kind, self.name)
-        } else {
-            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
-        }
-    }
-}
-
 /// An opaque `resourceVersion`: good only for equality and for compare-and-swap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Version(pub Arc<str>);
+pub struct Version(pub SmolStr);
 
 /// One step of a watch of one kind. A watch never ends: a lost one begins anew.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

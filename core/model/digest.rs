@@ -1,14 +1,13 @@
 //! Which objects there are, in one number.
 
 use super::Key;
-use crate::base::hash::{fnv1a, fnv1a_more, mix};
-use alloc::string::ToString;
+use crate::base::hash::mix;
 use core::fmt;
 use core::num::ParseIntError;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// The sum of the hashes of a set's keys: it does not depend on their order, and follows as objects come and go.
+/// The sum of the hashes of a set's keys, as an API knows them: it does not depend on their order, and follows as objects come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Digest(pub u64);
 
@@ -36,9 +35,7 @@ impl Digest {
 }
 
 fn hash(key: &Key) -> u64 {
-    let kind = fnv1a(key.kind.to_string().as_bytes());
-    let namespace = fnv1a_more(kind, &[&[0], key.namespace.as_bytes()].concat());
-    mix(fnv1a_more(namespace, &[&[0], key.name.as_bytes()].concat()))
+    mix(super::key::hash(format_args!("{}\0{}\0{}", key.kind, key.api_namespace(), key.api_name())))
 }
 
 impl<'a> FromIterator<&'a Key> for Digest {
@@ -70,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(kind: Kind, namespace: &str, name: &str) -> Key {
-        Key { kind, namespace: namespace.into(), name: name.into() }
+        Key::new(kind, namespace, name)
     }
 
     #[test]

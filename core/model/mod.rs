@@ -15,13 +15,15 @@
 mod api;
 mod claims;
 mod digest;
+mod key;
 mod object;
 mod records;
 mod services;
 
-pub use api::{Api, ApiError, Key, Kind, Version, WatchEvent, Write};
+pub use api::{Api, ApiError, Kind, Version, WatchEvent, Write};
 pub use claims::{Claim, Claims, Purpose, Ranges};
 pub use digest::Digest;
+pub use key::{ApiName, Key, Source};
 pub use object::Object;
 pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
 pub use services::{

@@ -2,12 +2,9 @@
 
 use super::{
     Candidates, Claims, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Gateway, Import, Key,
-    Kind, Lease, Namespace, Node, Service, ServiceExport, SourceSlice,
+    Kind, Lease, Namespace, Node, Service, ServiceExport, ServiceKey, Source, SourceSlice,
 };
-use crate::base::hash::{fnv1a, mix};
 use crate::base::{ClusterId, Epoch};
-use alloc::format;
-use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// An object of any kind.
@@ -101,33 +98,28 @@ impl Object {
     /// Its identity within an API.
     #[must_use]
     pub fn key(&self) -> Key {
-        let none: Arc<str> = "".into();
-        let (namespace, name): (Arc<str>, Arc<str>) = match self {
-            Self::Namespace(o) => (none, o.name.as_str().into()),
-            Self::Node(o) => (none, o.name.as_str().into()),
-            Self::Service(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
-            Self::EndpointSlice(o) => (o.namespace.as_str().into(), o.name.as_str().into()),
-            Self::ServiceExport(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
-            Self::Lease(o) => (none, o.name.as_str().into()),
-            Self::Gateway(o) => (none, o.node.as_str().into()),
-            Self::Cluster(o) => (none, o.cluster.as_str().into()),
-            Self::Endpoint(o) => (none, format!("{}-{}", o.cluster, o.cable_name).into()),
-            Self::Candidates(o) => (none, o.cluster.as_str().into()),
+        let own = |name: &str| Key::new(self.kind(), "", name);
+        let of = |service: &ServiceKey| Key::of_service(self.kind(), service);
+        match self {
+            Self::Namespace(o) => own(o.name.as_str()),
+            Self::Node(o) => own(o.name.as_str()),
+            Self::Service(o) => of(&o.key),
+            Self::EndpointSlice(o) => Key::new(Kind::EndpointSlice, &o.namespace, o.name.as_str()),
+            Self::ServiceExport(o) => of(&o.key),
+            Self::Lease(o) => own(&o.name),
+            Self::Gateway(o) => own(o.node.as_str()),
+            Self::Cluster(o) => own(o.cluster.as_str()),
+            Self::Endpoint(o) => own(&o.cable_name).of(&o.cluster),
+            Self::Candidates(o) => own(o.cluster.as_str()),
             // One for all members, so that two that claim at once meet (B34).
-            Self::Claims(_) => (none, "clusterset".into()),
-            Self::ExportSummary(o) => (none, o.cluster.as_str().into()),
-            Self::ExportRecord(o) => (none, format!("{}.{}.{}", o.cluster, o.key.name, o.key.namespace).into()),
-            Self::Import(o) => (o.key.namespace.as_str().into(), o.key.name.as_str().into()),
-            Self::SourceSlice(o) => (o.key.namespace.as_str().into(), name_of_slice(o).into()),
-        };
-        Key { kind: self.kind(), namespace, name }
+            Self::Claims(_) => own("clusterset"),
+            Self::ExportSummary(o) => own(o.cluster.as_str()),
+            Self::ExportRecord(o) => of(&o.key).of(&o.cluster),
+            Self::Import(o) => of(&o.key),
+            Self::SourceSlice(o) => {
+                let source = Source { cluster: o.cluster.clone(), slice: Some((o.family, o.number)) };
+                Key { source: Some(source), ..of(&o.key) }
+            }
+        }
     }
-}
-
-/// Unique in the clusterset, since the broker has the slices of all namespaces and clusters in one place; no more is to be
-/// read from it (B66).
-fn name_of_slice(slice: &SourceSlice) -> alloc::string::String {
-    let SourceSlice { cluster, key, family, number, endpoints: _, ports: _ } = slice;
-    let full = format!("{cluster}/{}/{}/{family}/{number}", key.namespace, key.name);
-    format!("{}-{:016x}", key.name, mix(fnv1a(full.as_bytes())))
 }

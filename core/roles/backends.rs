@@ -17,11 +17,7 @@ pub(super) fn exported(index: &Index, silent: &BTreeSet<NodeName>) -> Backends {
     let mut found = Backends::new();
     for (_, object) in index.objects(Api::Local, Kind::ServiceExport) {
         let Object::ServiceExport(export) = object else { continue };
-        let key = Key {
-            kind: Kind::Service,
-            namespace: export.key.namespace.as_str().into(),
-            name: export.key.name.as_str().into(),
-        };
+        let key = Key::of_service(Kind::Service, &export.key);
         let Some(Object::Service(service)) = index.get(Api::Local, &key) else { continue };
         let slices = of_services.get(&(&service.key.namespace, &service.key.name)).map_or(&[][..], Vec::as_slice);
         let backends = ready_backends(slices, silent);

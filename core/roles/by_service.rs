@@ -1,6 +1,5 @@
 //! Which objects belong to a service whose name they do not have.
 
-use crate::base::Label;
 use crate::model::{Key, Object, ServiceKey, SourceSlice};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -40,25 +39,10 @@ impl ByService {
         }
     }
 
-    /// The service that `object` belongs to, or did when it was last heard of.
-    pub(super) fn service_of(&self, object: &Key) -> Option<&ServiceKey> {
-        self.service_of.get(object)
-    }
-
     /// The objects of `service`.
     pub(super) fn of(&self, service: &ServiceKey) -> impl Iterator<Item = &Key> {
         self.members.get(service).into_iter().flatten()
     }
-
-    /// All services that have an object.
-    pub(super) fn services(&self) -> impl Iterator<Item = &ServiceKey> {
-        self.members.keys()
-    }
-}
-
-/// The service whose name an object has. `None` if that is no name of a service.
-pub(super) fn named(key: &Key) -> Option<ServiceKey> {
-    Some(ServiceKey { namespace: Label::new(&key.namespace).ok()?, name: Label::new(&key.name).ok()? })
 }
 
 /// The slice that an object is, if it is one.
@@ -70,6 +54,7 @@ pub(super) fn as_slice(object: &Object) -> Option<&SourceSlice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Label;
     use crate::model::Kind;
     use alloc::vec;
 
@@ -78,7 +63,7 @@ mod tests {
     }
 
     fn slice(name: &str) -> Key {
-        Key { kind: Kind::EndpointSlice, namespace: "shop".into(), name: name.into() }
+        Key::new(Kind::EndpointSlice, "shop", name)
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod own;
 #[cfg(test)]
 mod tests;
 
-use super::by_service::{ByService, as_slice, named};
+use super::by_service::{ByService, as_slice};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{Cidr, ClusterId, Instant, Machine, Wall};
 use crate::discovery::{NotExportable, believed, merge, pack};
@@ -68,13 +68,6 @@ pub struct Discovery {
     index: Index,
     /// Slices of the own cluster.
     backends: ByService,
-    /// Records at the broker.
-    records: ByService,
-    /// Slices at the broker, and in the own cluster beside the imports.
-    slices: BTreeMap<Api, ByService>,
-    /// Records and slices that were ever to be written or deleted, and of which that is not over: news of the write may
-    /// come when the API shows the object no more.
-    written: BTreeMap<Api, ByService>,
     /// Why exports are not carried out, as it was told last.
     not_exportable: BTreeMap<ServiceKey, NotExportable>,
     /// Why the broker refuses own records.
@@ -100,9 +93,6 @@ impl Discovery {
             member: false,
             index: Index::default(),
             backends: ByService::default(),
-            records: ByService::default(),
-            slices: BTreeMap::new(),
-            written: BTreeMap::new(),
             not_exportable: BTreeMap::new(),
             refusals: BTreeMap::new(),
             generations: BTreeMap::new(),
@@ -131,7 +121,7 @@ impl Discovery {
         if api == Api::Broker {
             self.index.hear_out(api, Kind::ExportSummary, &self.cluster, &changed, now);
         }
-        let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(api, key)).collect();
+        let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
         if let Some(cluster) = claims {
             let theirs = self.index.objects(Api::Broker, Kind::SourceSlice);
             let theirs = theirs.filter(|(_, object)| object.cluster() == Some(&cluster));
@@ -179,9 +169,7 @@ impl Discovery {
         presumed.extend(self.index.objects(Api::Local, Kind::SourceSlice).map(|(_, object)| object.clone()));
         presumed.retain(|object| object.cluster() != Some(&self.cluster));
         for object in presumed {
-            if self.index.presume(Api::Broker, &object, now) {
-                self.services_of(Api::Broker, &object.key());
-            }
+            self.index.presume(Api::Broker, &object, now);
         }
     }
 
@@ -197,7 +185,7 @@ impl Discovery {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),
             _ => true,
         });
-        gone.iter().flat_map(|(api, key)| self.services_of(*api, key)).collect()
+        gone.iter().flat_map(|(_, key)| self.services_of(key)).collect()
     }
 
     fn complete(&self) -> Complete {
@@ -210,10 +198,10 @@ impl Discovery {
     }
 
     /// The services that a changed object concerns.
-    fn services_of(&mut self, api: Api, key: &Key) -> Vec<ServiceKey> {
+    fn services_of(&mut self, key: &Key) -> Vec<ServiceKey> {
         match key.kind {
             Kind::Namespace => {
-                self.services().into_iter().filter(|service| service.namespace.as_str() == &*key.name).collect()
+                self.services().into_iter().filter(|service| service.namespace.as_str() == key.name).collect()
             }
             Kind::EndpointSlice => {
                 let now = self
@@ -221,16 +209,9 @@ impl Discovery {
                     .map(|slice| ServiceKey { namespace: slice.namespace.clone(), name: slice.service.clone() });
                 self.backends.moved(key, now)
             }
-            Kind::ExportRecord => {
-                let now = self.record(key).map(|record| record.key.clone());
-                self.records.moved(key, now)
+            Kind::Service | Kind::ServiceExport | Kind::ExportRecord | Kind::Import | Kind::SourceSlice => {
+                key.service().into_iter().collect()
             }
-            Kind::SourceSlice => {
-                let now = self.slice(api, key).map(|slice| slice.key.clone());
-                self.slices.entry(api).or_default().moved(key, now)
-            }
-            // These have the service's own name.
-            Kind::Service | Kind::ServiceExport | Kind::Import => named(key).into_iter().collect(),
             Kind::ExportSummary
             | Kind::Node
             | Kind::Lease
@@ -244,16 +225,21 @@ impl Discovery {
 
     /// All services that anything is known of.
     fn services(&self) -> BTreeSet<ServiceKey> {
-        let named = |kind| self.index.objects(Api::Local, kind).filter_map(|(key, _)| named(key));
-        let of_slices = self.slices.values().flat_map(ByService::services).cloned();
-        let of_records = self.records.services().cloned();
-        named(Kind::ServiceExport).chain(named(Kind::Import)).chain(of_records).chain(of_slices).collect()
+        let kinds = [
+            (Api::Local, Kind::ServiceExport),
+            (Api::Local, Kind::Import),
+            (Api::Local, Kind::SourceSlice),
+            (Api::Broker, Kind::ExportRecord),
+            (Api::Broker, Kind::SourceSlice),
+        ];
+        let all = kinds.into_iter().flat_map(|(api, kind)| self.index.objects(api, kind));
+        all.filter_map(|(key, _)| key.service()).collect()
     }
 
     fn written(&mut self, request: u64, result: &Result<crate::model::Version, ApiError>, now: Instant) {
         let Some((api, key)) = self.writer.written(request, result, now) else { return };
         if key.kind == Kind::ExportRecord
-            && let Some(service) = self.service_written(api, &key)
+            && let Some(service) = key.service()
         {
             match result {
                 Err(ApiError::Refused(why)) => drop(self.refusals.insert(service, why.clone())),
@@ -262,11 +248,6 @@ impl Discovery {
             }
         }
         self.judge_again([(api, key)]);
-    }
-
-    fn service_written(&self, api: Api, key: &Key) -> Option<ServiceKey> {
-        let known = self.written.get(&api).and_then(|written| written.service_of(key)).cloned();
-        known.or_else(|| if key.kind == Kind::ServiceExport { named(key) } else { None })
     }
 }
 
@@ -282,8 +263,7 @@ impl Discovery {
 
     /// Decides anew about objects that writes were about.
     fn judge_again(&mut self, written: impl IntoIterator<Item = (Api, Key)>) {
-        let services: BTreeSet<ServiceKey> =
-            written.into_iter().filter_map(|(api, key)| self.service_written(api, &key)).collect();
+        let services: BTreeSet<ServiceKey> = written.into_iter().filter_map(|(_, key)| key.service()).collect();
         self.judge_all(&services);
     }
 
@@ -304,7 +284,7 @@ impl Discovery {
         if !complete.broker || !complete.imports {
             return;
         }
-        let import_key = key(Kind::Import, service);
+        let import_key = Key::of_service(Kind::Import, service);
         let (ours, others): (Vec<_>, Vec<_>) =
             self.records_of(service).partition(|record| record.cluster == self.cluster);
         let ours = match own {
@@ -313,7 +293,7 @@ impl Discovery {
             Own::Unknown => ours.first().copied(),
             Own::Exported(_) | Own::Not(_) => None,
         };
-        let namespace = Key { kind: Kind::Namespace, namespace: "".into(), name: service.namespace.as_str().into() };
+        let namespace = Key::new(Kind::Namespace, "", &service.namespace);
         let import = merge(others.into_iter().chain(ours)).filter(|_| self.index.get(Api::Local, &namespace).is_some());
         let sources = import.iter().flat_map(|import| import.sources.keys());
         let slices: Vec<SourceSlice> = sources.flat_map(|source| self.imported_from(source, service, own)).collect();
@@ -335,30 +315,23 @@ impl Discovery {
         }
     }
 
-    /// Makes `api` show these objects of `service`, and no others: neither slices that are there, nor `one`, nor what was
-    /// written before.
+    /// Makes `api` show these objects of `service`, and no others: neither slices that are there, nor `one`, nor what is
+    /// being written.
     fn make(&mut self, api: Api, service: &ServiceKey, wanted: Vec<Object>, one: Key) {
         let wanted: BTreeMap<Key, Object> = wanted.into_iter().map(|object| (object.key(), object)).collect();
-        let ours = |key: &&Key| api == Api::Local || self.slice(api, key).is_some_and(|s| s.cluster == self.cluster);
-        let there = self.slices.get(&api).into_iter().flat_map(|slices| slices.of(service)).filter(ours);
-        let written = self.written.get(&api).into_iter().flat_map(|written| written.of(service));
-        let keys: BTreeSet<Key> = wanted.keys().chain(there).chain(written).cloned().chain([one]).collect();
+        let is_ours = |object: &Object| api == Api::Local || object.cluster() == Some(&self.cluster);
+        let there = self.index.of_service(api, Kind::SourceSlice, service).filter(|(_, object)| is_ours(object));
+        let there = there.map(|(key, _)| key);
+        let busy = [Kind::SourceSlice, one.kind].into_iter().flat_map(|kind| self.writer.busy_with(api, kind, service));
+        let keys: BTreeSet<Key> = wanted.keys().chain(there).chain(busy).cloned().chain([one]).collect();
         for key in keys {
             let wanted = wanted.get(&key);
-            let shown = self.index.shown(api, &key).is_some();
-            if shown != wanted.is_some() {
+            if self.index.shown(api, &key).is_some() != wanted.is_some() {
                 self.summaries.entry(api).or_default().outdated = true;
             }
             self.writer.want(api, &key, wanted, &self.index);
-            let goes_on = wanted.is_some() || shown || self.writer.is_busy_with(api, &key);
-            self.written.entry(api).or_default().moved(&key, goes_on.then(|| service.clone()));
         }
     }
-}
-
-/// The identity of an object that has its service's own name.
-fn key(kind: Kind, service: &ServiceKey) -> Key {
-    Key { kind, namespace: service.namespace.as_str().into(), name: service.name.as_str().into() }
 }
 
 impl Machine for Discovery {

@@ -19,11 +19,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::by_service::{ByService, as_slice, named};
+use super::by_service::as_slice;
 use super::{Input, Output, Role};
 use crate::base::{ClusterId, Instant, Machine, Wall};
 use crate::dns::{Contents, Knows, Table, Zone};
-use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
+use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, WatchEvent};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -45,7 +45,6 @@ pub struct Dns {
     zone: Zone,
     ttl: Duration,
     index: Index,
-    slices: ByService,
     reach: BTreeMap<ClusterId, Reach>,
     /// Of the newest word of the cluster's discovery.
     generation: u64,
@@ -68,7 +67,6 @@ impl Dns {
             zone,
             ttl,
             index: Index::default(),
-            slices: ByService::default(),
             reach: BTreeMap::new(),
             generation: 0,
             complete: false,
@@ -104,14 +102,16 @@ impl Dns {
     }
 
     fn refresh(&mut self, changed: &[Key]) {
-        let services: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
+        let concerned = changed.iter().filter(|key| matches!(key.kind, Kind::Import | Kind::SourceSlice));
+        let services: BTreeSet<ServiceKey> = concerned.filter_map(Key::service).collect();
         if !self.synced() {
             return; // Its content would not show.
         }
         let reach = self.reach_now();
         let next = if self.table.synced() && reach == self.reach {
             services.iter().fold(Table::clone(&self.table).knowing(self.knows()), |table, service| {
-                let slices = self.slices.of(service).filter_map(|key| self.slice(key));
+                let slices = self.index.of_service(Api::Local, Kind::SourceSlice, service);
+                let slices = slices.filter_map(|(_, object)| as_slice(object));
                 table.with_service(service, self.import(service), slices, &self.cluster, &self.reach)
             })
         } else {
@@ -119,18 +119,6 @@ impl Dns {
             self.build()
         };
         self.swap(next);
-    }
-
-    /// The services that a changed object concerns.
-    fn services_of(&mut self, key: &Key) -> Vec<ServiceKey> {
-        if key.kind == Kind::SourceSlice {
-            let now = self.slice(key).map(|slice| slice.key.clone());
-            self.slices.moved(key, now)
-        } else if key.kind == Kind::Import {
-            named(key).into_iter().collect()
-        } else {
-            Vec::new()
-        }
     }
 
     fn swap(&mut self, next: Table) {
@@ -177,12 +165,7 @@ impl Dns {
     }
 
     fn import(&self, service: &ServiceKey) -> Option<&Import> {
-        let (namespace, name) = (service.namespace.as_str().into(), service.name.as_str().into());
-        as_import(self.index.get(Api::Local, &Key { kind: Kind::Import, namespace, name })?)
-    }
-
-    fn slice(&self, key: &Key) -> Option<&SourceSlice> {
-        as_slice(self.index.get(Api::Local, key)?)
+        as_import(self.index.get(Api::Local, &Key::of_service(Kind::Import, service))?)
     }
 }
 

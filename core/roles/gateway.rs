@@ -250,7 +250,7 @@ impl Gateway {
         while let Some(output) = self.election.poll_output() {
             match output {
                 election::Output::Read { request } => {
-                    let key = Key { kind: Kind::Lease, namespace: "".into(), name: LEASE.into() };
+                    let key = Key::new(Kind::Lease, "", LEASE);
                     self.outbox.push_back(Output::Read(RequestId(request | OF_ELECTION), Api::Local, key));
                 }
                 election::Output::Write { request, lease, expected } => {

@@ -2,7 +2,7 @@
 
 use super::ABSENCE;
 use crate::base::{ClusterId, Instant, Lasting};
-use crate::model::{Api, Digest, Key, Kind, Object, Version, WatchEvent};
+use crate::model::{Api, Digest, Key, Kind, Object, ServiceKey, Version, WatchEvent};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ struct View {
     objects: BTreeMap<Key, (Object, Option<Version>)>,
     /// Keys that the running listing has shown; `None` between listings.
     marked: Option<BTreeSet<Key>>,
-    /// Of what the API shows, by whose it is.
+    /// Of what the API shows, by whose it is; of kinds that a summary speaks for.
     digests: BTreeMap<Option<ClusterId>, Digest>,
     /// The running listing has shown something in the version in which it was known.
     goes_on: bool,
@@ -30,7 +30,7 @@ impl View {
         }
         let was = before.filter(|(_, version)| version.is_some()).map(|(object, _)| object.cluster().cloned());
         let is = shown.0.cluster();
-        if was.as_ref().map(Option::as_ref) != Some(is) {
+        if key.kind.is_summarised() && was.as_ref().map(Option::as_ref) != Some(is) {
             self.count_out(key, was);
             let digest = self.digests.entry(is.cloned()).or_default();
             *digest = digest.with(key);
@@ -164,6 +164,20 @@ impl Index {
         self.views.get(&(api, kind)).into_iter().flat_map(|view| view.objects.iter()).map(|(key, (o, _))| (key, o))
     }
 
+    /// Those of them that go by the name of `service`, whosoever's they are.
+    pub fn of_service<'a>(
+        &'a self,
+        api: Api,
+        kind: Kind,
+        service: &ServiceKey,
+    ) -> impl Iterator<Item = (&'a Key, &'a Object)> + use<'a> {
+        let first = Key::of_service(kind, service);
+        let view = self.views.get(&(api, kind));
+        let from_first = view.into_iter().flat_map(move |view| view.objects.range(first.clone()..));
+        let service = service.clone();
+        from_first.take_while(move |(key, _)| key.is_named(&service)).map(|(key, (object, _))| (key, object))
+    }
+
     /// One object that is believed to be there.
     #[must_use]
     pub fn get(&self, api: Api, key: &Key) -> Option<&Object> {
@@ -294,7 +308,7 @@ impl Index {
 
 /// The identity of a cluster's word.
 fn word(kind: Kind, cluster: &ClusterId) -> Key {
-    Key { kind, namespace: "".into(), name: cluster.as_str().into() }
+    Key::new(kind, "", cluster.as_str())
 }
 
 #[cfg(test)]

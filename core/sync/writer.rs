@@ -2,7 +2,7 @@
 
 use super::Index;
 use crate::base::{Instant, Rng};
-use crate::model::{Api, ApiError, Key, Kind, Object, Version, Write};
+use crate::model::{Api, ApiError, Key, Kind, Object, ServiceKey, Version, Write};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -131,15 +131,16 @@ impl Writer {
     #[must_use]
     pub fn is_busy(&self, api: Api, kinds: &[Kind]) -> bool {
         let Some(of_api) = self.pending.get(&api) else { return false };
-        let first = |kind| Key { kind, namespace: "".into(), name: "".into() };
+        let first = |kind| Key::new(kind, "", "");
         let busy = |kind: &Kind| of_api.range(first(*kind)..).next().is_some_and(|(key, _)| key.kind == *kind);
         kinds.iter().any(busy)
     }
 
-    /// Whether that is so for one object.
-    #[must_use]
-    pub fn is_busy_with(&self, api: Api, key: &Key) -> bool {
-        self.pending.get(&api).is_some_and(|of_api| of_api.contains_key(key))
+    /// The objects of a kind for which that is so and that go by the name of `service`.
+    pub fn busy_with<'a>(&'a self, api: Api, kind: Kind, service: &'a ServiceKey) -> impl Iterator<Item = &'a Key> {
+        let of_api = self.pending.get(&api).into_iter();
+        let from_first = of_api.flat_map(move |of_api| of_api.range(Key::of_service(kind, service)..));
+        from_first.map(|(key, _)| key).take_while(move |key| key.kind == kind && key.is_named(service))
     }
 
     /// When a key has to be judged anew.

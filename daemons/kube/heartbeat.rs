@@ -17,7 +17,7 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Signs for ever. Without a Gateway object there is nothing to sign on, and a sign that fails is made up for by the next.
 pub async fn beat(requests: Arc<Requests>, node: NodeName, wall: impl Fn() -> Wall) {
-    let key = Key { kind: Kind::Gateway, namespace: "".into(), name: node.as_str().into() };
+    let key = Key::new(Kind::Gateway, "", node.as_str());
     loop {
         sleep(INTERVAL).await;
         let now = wall().unix_secs().to_string();

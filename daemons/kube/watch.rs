@@ -39,6 +39,8 @@ pub struct Watch {
     lasts_secs: u32,
     /// What was told of each object that cannot be read.
     unreadable: BTreeMap<Name, String>,
+    /// Which object of ours each is whose name does not tell: as it was when it could be read.
+    keys: BTreeMap<Name, Key>,
     /// What the listing under way has shown so far.
     listing: Option<BTreeSet<Name>>,
 }
@@ -57,6 +59,7 @@ impl Watch {
             failed_at: Instant::now(),
             lasts_secs: least.saturating_add(u32::try_from(spread).unwrap_or(0)),
             unreadable: BTreeMap::new(),
+            keys: BTreeMap::new(),
             listing: None,
             requests,
         }
@@ -155,6 +158,7 @@ impl Watch {
                 let listed = self.listing.take().unwrap_or_default();
                 self.requests.seen.retain(self.api, self.kind, &listed);
                 self.unreadable.retain(|name, _| listed.contains(name));
+                self.keys.retain(|name, _| listed.contains(name));
                 self.tell(WatchEvent::Synced(self.kind));
                 self.backoff.reset();
             }
@@ -186,12 +190,16 @@ impl Watch {
         match convert::read(self.kind, &value) {
             Ok(Some(object)) => {
                 self.unreadable.remove(&name);
+                let key = object.key();
+                if key.source.is_some() {
+                    self.keys.insert(name, key);
+                }
                 self.tell(WatchEvent::Applied(object, version_of(&value)));
             }
-            Ok(None) => self.absent(key_of(self.kind, &value)),
+            Ok(None) => self.absent(self.key_of(&name, &value)),
             Err(error) => {
-                let key = key_of(self.kind, &value);
-                let because = format!("{key} at the {} API: {error}", self.api);
+                let because = format!("{} at the {} API: {error}", key_of(self.kind, &value), self.api);
+                let key = self.key_of(&name, &value);
                 if self.unreadable.get(&name) != Some(&because) {
                     self.unreadable.insert(name, because.clone());
                     self.requests.tell(because);
@@ -212,12 +220,18 @@ impl Watch {
         let value: Value = serde_json::to_value(object).unwrap_or_default();
         let name = name_of(&value);
         self.unreadable.remove(&name);
-        self.requests.seen.remove(self.api, self.kind, name);
         let key = match convert::read(self.kind, &value) {
             Ok(Some(object)) => object.key(),
-            Ok(None) | Err(_) => key_of(self.kind, &value),
+            Ok(None) | Err(_) => self.key_of(&name, &value),
         };
+        self.keys.remove(&name);
+        self.requests.seen.remove(self.api, self.kind, name);
         self.tell(WatchEvent::Deleted(key));
+    }
+
+    /// Which object of ours an API object is, or was, that cannot be read now.
+    fn key_of(&self, name: &Name, value: &Value) -> Key {
+        self.keys.get(name).cloned().unwrap_or_else(|| key_of(self.kind, value))
     }
 
     fn tell(&self, event: WatchEvent) {

@@ -64,7 +64,7 @@ impl Machine for Reader {
         if self.next.is_some_and(|at| at <= now) {
             self.next = Some(now + Duration::from_secs(2));
             self.say(format!("{now} asks"));
-            let key = Key { kind: Kind::Lease, namespace: "".into(), name: "x".into() };
+            let key = Key::new(Kind::Lease, "", "x");
             self.outbox.push(Output::Read(RequestId(self.asked), Api::Local, key));
             self.asked += 1;
         }

@@ -166,7 +166,7 @@ impl ApiServer {
     }
 
     fn listing(&self, space: Api, kind: Kind) -> Vec<WatchEvent> {
-        let first = (space, Key { kind, namespace: "".into(), name: "".into() });
+        let first = (space, Key::new(kind, "", ""));
         let mut events = vec![WatchEvent::Began(kind)];
         let found = self.store.range(first..).take_while(|((s, key), _)| *s == space && key.kind == kind);
         events

@@ -1,6 +1,6 @@
 //! Typed looks into the index.
 
-use super::{Discovery, as_slice, key};
+use super::{Discovery, as_slice};
 use crate::base::ClusterId;
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, SourceSlice,
@@ -8,12 +8,16 @@ use crate::model::{
 
 impl Discovery {
     pub(super) fn service(&self, service: &ServiceKey) -> Option<&Service> {
-        let Object::Service(service) = self.index.get(Api::Local, &key(Kind::Service, service))? else { return None };
+        let Object::Service(service) = self.index.get(Api::Local, &Key::of_service(Kind::Service, service))? else {
+            return None;
+        };
         Some(service)
     }
 
     pub(super) fn export(&self, service: &ServiceKey) -> Option<&ServiceExport> {
-        let Object::ServiceExport(export) = self.index.get(Api::Local, &key(Kind::ServiceExport, service))? else {
+        let Object::ServiceExport(export) =
+            self.index.get(Api::Local, &Key::of_service(Kind::ServiceExport, service))?
+        else {
             return None;
         };
         Some(export)
@@ -24,18 +28,10 @@ impl Discovery {
         Some(slice)
     }
 
-    pub(super) fn record(&self, key: &Key) -> Option<&ExportRecord> {
-        let Object::ExportRecord(record) = self.index.get(Api::Broker, key)? else { return None };
-        Some(record)
-    }
-
-    pub(super) fn slice(&self, api: Api, key: &Key) -> Option<&SourceSlice> {
-        as_slice(self.index.get(api, key)?)
-    }
-
     /// The records of `service` that are believed to be at the broker.
     pub(super) fn records_of(&self, service: &ServiceKey) -> impl Iterator<Item = &ExportRecord> {
-        self.records.of(service).filter_map(|key| self.record(key))
+        let records = self.index.of_service(Api::Broker, Kind::ExportRecord, service);
+        records.filter_map(|(_, object)| if let Object::ExportRecord(record) = object { Some(record) } else { None })
     }
 
     /// The slices that `cluster` has of `service`.
@@ -45,8 +41,8 @@ impl Discovery {
         service: &ServiceKey,
         cluster: &'a ClusterId,
     ) -> impl Iterator<Item = &'a SourceSlice> {
-        let keys = self.slices.get(&api).into_iter().flat_map(|slices| slices.of(service));
-        keys.filter_map(move |key| self.slice(api, key)).filter(move |slice| slice.cluster == *cluster)
+        let slices = self.index.of_service(api, Kind::SourceSlice, service);
+        slices.filter_map(|(_, object)| as_slice(object)).filter(move |slice| slice.cluster == *cluster)
     }
 
     /// Whether the own API holds an import with the own cluster among its sources.

@@ -1,13 +1,12 @@
 //! The own cluster's side: what it exports, how that is published, and what is said about it.
 
-use super::{Discovery, key};
+use super::Discovery;
 use crate::base::Wall;
 use crate::discovery::{Exported, NotExportable, Published, conditions, conflicts, exported, pack};
 use crate::model::{
     Api, EndpointSlice, ExportRecord, ExportSummary, Key, Kind, Object, ServiceExport, ServiceKey, SourceSlice,
 };
 use crate::roles::Event;
-use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -87,13 +86,12 @@ impl Discovery {
 
     /// The identity of the own record of `service`.
     fn own_record_key(&self, service: &ServiceKey) -> Key {
-        let name = format!("{}.{}.{}", self.cluster, service.name, service.namespace);
-        Key { kind: Kind::ExportRecord, namespace: "".into(), name: name.into() }
+        Key::of_service(Kind::ExportRecord, service).of(&self.cluster)
     }
 
     /// Makes the ServiceExport say what became of it.
     pub(super) fn report(&mut self, service: &ServiceKey, own: &Own) {
-        let key = key(Kind::ServiceExport, service);
+        let key = Key::of_service(Kind::ServiceExport, service);
         let wanted = match self.index.shown(Api::Local, &key) {
             Some((Object::ServiceExport(export), _)) => {
                 let (exported, published) = match own {

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Epoch, Label, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
-use crate::model::{Digest, ExportSummary, Family, Offer, ServiceType, SourceEndpoint, Version};
+use crate::model::{Digest, ExportSummary, Family, Offer, ServiceType, SourceEndpoint, SourceSlice, Version};
 use crate::sync::ABSENCE;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;

@@ -124,23 +124,24 @@ pub fn write(object: &Object, api: Api, writer: &Writer) -> Result<Value, Conver
 /// The name of the API object behind `key`: Submariner cleans names of Endpoints like this.
 #[must_use]
 pub fn object_name(key: &Key) -> String {
+    let name = key.api_name().to_string();
     if key.kind != Kind::Endpoint {
-        return key.name.to_string();
+        return name;
     }
     let fine = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '.');
     let clean = |c: char| if fine(c) { c } else { '-' };
-    let cleaned: String = key.name.chars().map(|c| clean(c.to_ascii_lowercase())).collect();
+    let cleaned: String = name.chars().map(|c| clean(c.to_ascii_lowercase())).collect();
     cleaned.trim_matches(|c| matches!(c, '-' | '.')).to_owned()
 }
 
-/// The key of an API object that could not be read.
+/// The key of an API object that could not be read, as far as its name tells.
 pub(crate) fn key_of(kind: Kind, value: &Value) -> Key {
     let text = |key: &str| value["metadata"][key].as_str().unwrap_or_default();
     let namespace = match scope(kind) {
         Scope::Anywhere => text("namespace"),
         Scope::Cluster | Scope::Own => "",
     };
-    Key { kind, namespace: namespace.into(), name: text("name").into() }
+    Key::new(kind, namespace, text("name"))
 }
 
 /// The version of an API object: `resourceVersion@uid`.

@@ -85,7 +85,7 @@ fn before_a_cluster_is_announced_it_publishes_and_imports_nothing_and_afterwards
     assert_eq!(world.import("east", "api"), None);
     world.put_broker(record.clone());
     world.run();
-    assert_eq!(world.broker(), ["ExportRecord east.web.shop", "ExportRecord west.api.shop"]);
+    assert_eq!(world.broker(), ["ExportRecord west.api.shop", "ExportRecord east.web.shop"]);
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
     world.delete_broker(&record.key());
     world.run();

@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::string::String;
 
 pub(super) fn key_of(kind: Kind, name: &str) -> Key {
-    Key { kind, namespace: "shop".into(), name: name.into() }
+    Key::new(kind, "shop", name)
 }
 
 pub(super) fn service_key(name: &str) -> ServiceKey {

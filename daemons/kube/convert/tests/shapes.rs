@@ -186,7 +186,7 @@ fn services_of_the_types_node_port_and_load_balancer_have_a_cluster_ip_to_export
 
 #[test]
 fn endpoint_name_is_sanitised() {
-    let name = |text: &str| object_name(&Key { kind: Kind::Endpoint, namespace: "".into(), name: text.into() });
+    let name = |text: &str| object_name(&Key::new(Kind::Endpoint, "", text));
     assert_eq!(name("west-submariner-cable-West-fd00::1"), "west-submariner-cable-west-fd00--1");
     assert_eq!(name("a.b_c/d."), "a.b-c-d");
 }

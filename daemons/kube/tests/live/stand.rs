@@ -153,7 +153,7 @@ pub fn cluster(name: &str) -> Object {
 }
 
 pub fn key(kind: Kind, namespace: &str, name: &str) -> Key {
-    Key { kind, namespace: namespace.into(), name: name.into() }
+    Key::new(kind, namespace, name)
 }
 
 /// A Cluster object as another tool would write it.

@@ -2,7 +2,8 @@ use crate::stand::*;
 use serde_json::json;
 use std::time::Duration;
 use tombolo_apiserver::{Faults, Gone};
-use tombolo_core::model::{Api, Kind};
+use tombolo_core::model::{Api, Kind, WatchEvent};
+use tombolo_core::roles::Input;
 use tombolo_kube::{Connections, client};
 use tombolo_shell::KubeHand as _;
 
@@ -168,6 +169,38 @@ async fn garbage_is_told_once_and_spoils_nothing_else() {
     assert_eq!(stand.lines(secs(1)).await, ["applied Cluster b"]);
     stand.server.put("them", bad).unwrap();
     assert_eq!(stand.lines(secs(1)).await, [reason, "deleted Cluster b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_cannot_be_read_any_more_is_gone_though_its_name_does_not_tell_which_it_was() {
+    let mut stand = Stand::new();
+    let slice = |name: &str, cluster: &str| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [],
+            "metadata": {
+                "namespace": "shop", "name": name, "annotations": { "tombolo.dev/number": "0" },
+                "labels": {
+                    "multicluster.kubernetes.io/service-name": "web",
+                    "multicluster.kubernetes.io/source-cluster": cluster,
+                    "lighthouse.submariner.io/sourceNamespace": "shop",
+                },
+            },
+        })
+    };
+    let (east, west) = ("web-fd481b84f93c2bd2", "web-945e66221fa12587");
+    stand.server.put("them", slice(east, "east")).unwrap();
+    stand.server.put("them", slice(west, "west")).unwrap();
+    stand.hand.watch(&[(Api::Local, Kind::SourceSlice)]);
+    stand.lines(secs(1)).await;
+    stand.server.put("them", slice(east, "West!")).unwrap();
+    stand.server.put("them", slice(west, "east")).unwrap();
+    let mut deleted = Vec::new();
+    while let Ok(arrival) = tokio::time::timeout(secs(1), stand.next()).await {
+        if let Arrival::Input(Input::Watched(_, WatchEvent::Deleted(key))) = arrival {
+            deleted.push((key.service().unwrap().to_string(), key.source.unwrap().cluster.to_string()));
+        }
+    }
+    assert_eq!(deleted, ["east", "west"].map(|cluster| ("shop/web".to_owned(), cluster.to_owned())));
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,7 +151,7 @@ async fn of_an_export_only_the_status_is_written() {
         "status": { "conditions": [{ "type": "Mirrored", "status": "True" }] },
     });
     stand.server.put("user", user).unwrap();
-    let key = Key { kind: Kind::ServiceExport, namespace: "shop".into(), name: "web".into() };
+    let key = Key::new(Kind::ServiceExport, "shop", "web");
     let (read, version) = stand.read(Api::Local, key.clone()).await.unwrap().unwrap();
     let Object::ServiceExport(mut export) = read else { panic!("{read:?}") };
     let since = Wall::from_unix_secs(1_767_225_600);
