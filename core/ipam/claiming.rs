@@ -58,7 +58,9 @@ pub enum Output {
 pub enum Outcome {
     /// The broker holds this claim.
     Claimed(Claim),
-    /// The cluster may not join like this; nothing was written. Who and what is in the way.
+    /// The broker holds no claim of the cluster's any more.
+    Released,
+    /// Nothing was written. Who and what is in the way: of a cluster that wants to join like this, or the broker itself.
     Refused(String),
 }
 
@@ -74,7 +76,7 @@ pub enum ClaimingWake {
 #[derive(Clone, PartialEq, Debug)]
 enum Stage {
     Reading { request: u64, until: Instant },
-    Writing { request: u64, until: Instant, claim: Claim },
+    Writing { request: u64, until: Instant, then: Outcome },
     Pausing { until: Instant },
     Over,
 }
@@ -88,11 +90,18 @@ pub struct Grounds {
     pub records: BTreeMap<ClusterId, Ranges>,
 }
 
-/// Claims for one cluster: reads, decides, writes on top of what was read, and begins again when somebody was faster.
+/// What the conversation is about.
+#[derive(Clone, PartialEq, Debug)]
+enum Wish {
+    Claim { application: Application, grounds: Grounds },
+    Release { cluster: ClusterId, identity: String },
+}
+
+/// Claims for one cluster, or gives its claim back: reads, decides, writes on top of what was read, and begins again when
+/// somebody was faster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Claiming {
-    application: Application,
-    grounds: Grounds,
+    wish: Wish,
     stage: Stage,
     failures: u32,
     next_request: u64,
@@ -101,12 +110,21 @@ pub struct Claiming {
 }
 
 impl Claiming {
-    /// Begins at once. `seed` spreads the pauses.
+    /// Begins to claim at once. `seed` spreads the pauses.
     #[must_use]
     pub fn new(application: Application, grounds: Grounds, seed: u64, now: Instant) -> Self {
+        Self::begin(Wish::Claim { application, grounds }, seed, now)
+    }
+
+    /// Begins to give the claim of `cluster` back at once, if it is the one of this identity.
+    #[must_use]
+    pub fn release(cluster: ClusterId, identity: String, seed: u64, now: Instant) -> Self {
+        Self::begin(Wish::Release { cluster, identity }, seed, now)
+    }
+
+    fn begin(wish: Wish, seed: u64, now: Instant) -> Self {
         let mut begun = Self {
-            application,
-            grounds,
+            wish,
             stage: Stage::Over,
             failures: 0,
             next_request: 0,
@@ -129,19 +147,45 @@ impl Claiming {
     }
 
     fn decide(&mut self, found: Option<(Claims, Version)>, now: Instant) {
-        let lost = || (self.grounds.claims.clone(), None);
-        let (claims, expected) = found.map_or_else(lost, |(claims, version)| (claims, Some(version)));
-        match admit(&claims, &self.grounds.records, &self.application) {
+        match self.wish.clone() {
+            Wish::Claim { application, grounds } => self.decide_claim(found, &application, grounds, now),
+            Wish::Release { cluster, identity } => self.decide_release(found, &cluster, &identity, now),
+        }
+    }
+
+    fn decide_claim(
+        &mut self,
+        found: Option<(Claims, Version)>,
+        application: &Application,
+        grounds: Grounds,
+        now: Instant,
+    ) {
+        let Grounds { claims: lost, records } = grounds;
+        let (claims, expected) = found.map_or((lost, None), |(claims, version)| (claims, Some(version)));
+        match admit(&claims, &records, application) {
             Err(refusal) => self.refused(&refusal),
             Ok(admitted) if admitted.claims == claims && expected.is_some() => {
                 self.over(Outcome::Claimed(admitted.claim));
             }
-            Ok(admitted) => {
-                let request = self.request();
-                self.stage = Stage::Writing { request, until: now + GIVE_UP, claim: admitted.claim };
-                self.outputs.push_back(Output::Write { request, claims: admitted.claims, expected });
+            Ok(admitted) => self.write(admitted.claims, expected, Outcome::Claimed(admitted.claim), now),
+        }
+    }
+
+    fn decide_release(&mut self, found: Option<(Claims, Version)>, cluster: &ClusterId, identity: &str, now: Instant) {
+        let is_ours = |claims: &Claims| claims.members.get(cluster).is_some_and(|claim| claim.identity == identity);
+        match found.filter(|(claims, _)| is_ours(claims)) {
+            None => self.over(Outcome::Released),
+            Some((mut claims, version)) => {
+                claims.members.remove(cluster);
+                self.write(claims, Some(version), Outcome::Released, now);
             }
         }
+    }
+
+    fn write(&mut self, claims: Claims, expected: Option<Version>, then: Outcome, now: Instant) {
+        let request = self.request();
+        self.stage = Stage::Writing { request, until: now + GIVE_UP, then };
+        self.outputs.push_back(Output::Write { request, claims, expected });
     }
 
     fn refused(&mut self, refusal: &Refusal) {
@@ -182,9 +226,9 @@ impl Machine for Claiming {
                     Err(error) => self.failed(&error, now),
                 }
             }
-            (Input::Written { request, result }, Stage::Writing { request: asked, claim, .. }) if request == asked => {
+            (Input::Written { request, result }, Stage::Writing { request: asked, then, .. }) if request == asked => {
                 match result {
-                    Ok(_) => self.over(Outcome::Claimed(claim)),
+                    Ok(_) => self.over(then),
                     // Also where the write may have happened: the next read shows it.
                     Err(error) => self.failed(&error, now),
                 }

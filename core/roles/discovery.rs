@@ -14,7 +14,8 @@
 //!
 //! What a listing of the broker does not show any more, without a deletion seen, stays in the import until that has lasted,
 //! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
-//! or got old data back, takes nothing away ([`Index::believe`]).
+//! or got old data back, takes nothing away ([`Index::believe`]). A cluster that the gateways believe to have left has none,
+//! and goes.
 //!
 //! Nothing is published or imported before the cluster is a member: before its gateways have announced it, here or at the
 //! broker. From then on it is one, whatever the APIs lose.
@@ -26,6 +27,7 @@
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
 
+mod leaving;
 mod looks;
 mod own;
 #[cfg(test)]
@@ -39,6 +41,7 @@ use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, S
 use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use leaving::Left;
 use own::{Own, Summary};
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +84,8 @@ pub struct Discovery {
     wall: Wall,
     writer: Writer,
     events: VecDeque<Event>,
+    /// The cluster leaves; and whether that was told to be over.
+    leaving: Option<Left>,
     stopped: bool,
 }
 
@@ -101,6 +106,7 @@ impl Discovery {
             wall: Wall::default(),
             writer: Writer::new(seed),
             events: VecDeque::new(),
+            leaving: None,
             stopped: false,
         }
     }
@@ -182,7 +188,9 @@ impl Discovery {
             index.summary_holds(Api::Broker, cluster, newest)
         };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
-            (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => of == own || says_all(index, of),
+            (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => {
+                of == own || says_all(index, of) || has_left(index, own, of)
+            }
             _ => true,
         });
         gone.iter().flat_map(|(_, key)| self.services_of(key)).collect()
@@ -257,6 +265,10 @@ impl Discovery {
         for service in services {
             self.judge(service);
         }
+        if self.leaving.is_some() {
+            self.end_if_left();
+            return;
+        }
         self.summarise(Api::Broker);
         self.summarise(Api::Local);
     }
@@ -269,6 +281,10 @@ impl Discovery {
 
     /// Decides all that `service` decides.
     fn judge(&mut self, service: &ServiceKey) {
+        if self.leaving.is_some() {
+            self.take_away(service);
+            return;
+        }
         let own = self.own(service);
         self.tell(service, &own);
         if self.member {
@@ -334,6 +350,13 @@ impl Discovery {
     }
 }
 
+/// Whether the gateways of the `own` cluster have come to believe that `of` is no member any more: the own API shows that it
+/// has all their copies, and there is none of that cluster's.
+fn has_left(index: &Index, own: &ClusterId, of: &ClusterId) -> bool {
+    let says_all = index.synced(Api::Local, Kind::Cluster) && index.word_of(Api::Local, Kind::Cluster, own).is_some();
+    says_all && !index.believes_word_of(Api::Local, Kind::Cluster, of)
+}
+
 impl Machine for Discovery {
     type Input = Input;
     type Output = Output;
@@ -349,6 +372,7 @@ impl Machine for Discovery {
             Input::Wall(wall) => self.wall = wall,
             // What it holds at the APIs stays there: other clusters use it, and the next process goes on with it.
             Input::Stop => self.stopped = true,
+            Input::Leave => self.leave(),
             Input::Read(..) | Input::Hello { .. } | Input::Probe { .. } | Input::LookedUp(_) | Input::Applied(_) => {}
         }
     }

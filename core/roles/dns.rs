@@ -20,7 +20,7 @@
 mod tests;
 
 use super::by_service::as_slice;
-use super::{Input, Output, Role};
+use super::{Event, Input, Output, Role};
 use crate::base::{ClusterId, Instant, Machine, Wall};
 use crate::dns::{Contents, Knows, Table, Zone};
 use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, WatchEvent};
@@ -56,6 +56,8 @@ pub struct Dns {
     /// The table has yet to be handed over.
     fresh: bool,
     stopped: bool,
+    /// What is still to be told.
+    news: Option<Event>,
 }
 
 impl Dns {
@@ -74,6 +76,7 @@ impl Dns {
             table: Arc::default(),
             fresh: true,
             stopped: false,
+            news: None,
         };
         dns.table = Arc::new(dns.build());
         dns
@@ -192,6 +195,8 @@ impl Machine for Dns {
             Input::Watched(Api::Local, event) => self.watched(event, now),
             Input::Wall(wall) => self.wall = wall,
             Input::Stop => self.stopped = true,
+            // It writes nothing anywhere; what it answers from goes by itself.
+            Input::Leave => self.news = Some(Event::Left),
             Input::Watched(Api::Broker, _)
             | Input::Written(..)
             | Input::Read(..)
@@ -203,6 +208,9 @@ impl Machine for Dns {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
+        if let Some(event) = self.news.take().filter(|_| !self.stopped) {
+            return Some(Output::Event(event));
+        }
         (core::mem::take(&mut self.fresh) && !self.stopped).then(|| Output::Dns(Arc::clone(&self.table)))
     }
 

@@ -10,23 +10,21 @@
 //! ```
 //! Losing the lease ends the announcing and nothing else: cables, routes and sessions stay (B01).
 
+mod announcing;
 mod copies;
 mod gone;
 mod joining;
+mod leaving;
 mod reach;
 
-use super::announce::{assign_slots, endpoint};
 use super::backends::exported;
 use super::dialling::{Changed, Dialling};
 use super::node_side::{NodeConfig, NodeSide, OwnSide, nodes, own_candidates, remote_candidates, remote_clusters};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
-use crate::model::{
-    Api, ApiError, CableKey, Candidates, ClusterRecord, Gateway as Card, Key, Kind, Object, Version, WatchEvent, Write,
-};
-use crate::sync::{ABSENCE, Index, Writer};
-use alloc::borrow::Cow;
+use crate::model::{Api, ApiError, CableKey, Gateway as Card, Key, Kind, Object, Version, WatchEvent, Write};
+use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
@@ -34,6 +32,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use gone::{GONE, Silent};
 use joining::Joining;
+use leaving::Leaving;
 use reach::Reached;
 
 /// Name of the Lease, as Submariner has it.
@@ -85,6 +84,7 @@ pub struct Gateway {
     told_lease: Option<(Epoch, Option<Slot>)>,
     hesitates_until: Option<Instant>,
     joining: Joining,
+    leaving: Option<Leaving>,
     /// Clusters whose announcements are not copied, and why.
     strangers: BTreeMap<ClusterId, String>,
     outbox: VecDeque<Output>,
@@ -95,8 +95,10 @@ pub struct Gateway {
 pub enum GatewayWake {
     /// The lease has to be read, renewed or given up.
     Election,
-    /// The cluster's ranges have to be claimed.
+    /// The cluster's ranges have to be claimed, or given back.
     Joining,
+    /// The lease has to be taken away.
+    Leaving,
     /// A hello is due, or a neighbour has been silent.
     Paths,
     /// An address is to be tested or looked up.
@@ -137,6 +139,7 @@ impl Gateway {
             told_lease: None,
             hesitates_until: None,
             joining: Joining::new(config.cluster_uid, seed),
+            leaving: None,
             strangers: BTreeMap::new(),
             outbox: VecDeque::new(),
         }
@@ -171,7 +174,7 @@ impl Gateway {
     /// Says to discovery whom there is to dial. What it chooses is part of the network that follows.
     fn dial(&mut self, now: Instant) {
         let config = self.node.config();
-        if !self.index.all_synced(Api::Local, &[Kind::Cluster, Kind::Candidates]) {
+        if !self.index.all_synced(Api::Local, &[Kind::Cluster, Kind::Candidates]) || self.leaving.is_some() {
             return;
         }
         let own = || config.pods.iter().chain(&config.services);
@@ -275,6 +278,7 @@ impl Gateway {
         if changed {
             self.reconcile(now);
         }
+        self.end_if_stopped();
         self.tell_lease(now);
     }
 
@@ -297,6 +301,10 @@ impl Gateway {
 
     /// Says to the writer what each object of ours should be.
     fn reconcile(&mut self, now: Instant) {
+        if self.leaving.is_some() {
+            self.leave(now);
+            return;
+        }
         self.want_card(now);
         self.give_back();
         self.join(now);
@@ -347,105 +355,13 @@ impl Gateway {
         card.unwrap_or_else(announced)
     }
 
-    /// Whether somebody may yet tell who had which slot: fellow gateways put that back in an own API that lost its data,
-    /// and the broker has it. One that knows of none and gave the slots anew would end all sessions.
-    fn hesitates(&mut self, now: Instant) -> bool {
-        let asks = self.candidates_before().is_none() && !self.index.synced(Api::Broker, Kind::Candidates);
-        let until = self.node.config().boot + ABSENCE;
-        self.hesitates_until = Some(until).filter(|until| asks && now < *until);
-        self.hesitates_until.is_some()
-    }
-
-    /// The holder's announcements: here and, as a member, at the broker; the new one before the old ones go. Its Cluster in
-    /// the own API is its word that the copies are all there.
-    fn announce(&mut self, epoch: Epoch, now: Instant) {
-        let needed = [Kind::Node, Kind::Gateway, Kind::Cluster, Kind::Endpoint, Kind::Candidates];
-        if !self.index.all_synced(Api::Local, &needed) || self.hesitates(now) {
-            return;
-        }
-        let config = self.node.config().clone();
-        let candidates = assign_slots(&config, epoch, self.candidates_before(), &self.gateways());
-        let endpoint = endpoint(&config, epoch, &self.card());
-        let cluster = ClusterRecord {
-            cluster: config.cluster.clone(),
-            pods: config.pods.clone(),
-            services: config.services.clone(),
-            epoch,
-        };
-        let ours = [Object::Cluster(cluster), Object::Candidates(candidates), Object::Endpoint(endpoint)];
-        let member = self.may_announce();
-        for api in [Api::Local, Api::Broker] {
-            if !COPIED.iter().all(|kind| self.index.synced(api, *kind)) || (api == Api::Broker && !member) {
-                continue;
-            }
-            for object in &ours {
-                let is_word = api == Api::Local && object.kind() == Kind::Cluster;
-                if !is_word || (member && self.may_say_all(&object.key())) {
-                    self.want_announced(api, object, epoch);
-                }
-            }
-            let [.., endpoint] = &ours;
-            self.remove_former_endpoints(api, &endpoint.key(), epoch);
-        }
-    }
-
-    /// Whether the own API has, or had, all that belongs there; one that lost its data lost that word, too.
-    fn may_say_all(&self, word: &Key) -> bool {
-        let is_shown = |key: &Key| self.index.shown(Api::Local, key).is_some();
-        let has_all = |kind| self.index.synced(Api::Broker, kind) && self.copies(kind).keys().all(is_shown);
-        is_shown(word) || COPIED.into_iter().all(has_all)
-    }
-
-    /// The cluster's candidates as they were announced last, here or, if the own API has lost that, at the broker.
-    fn candidates_before(&self) -> Option<&Candidates> {
-        let own = &self.node.config().cluster;
-        let known = |api| own_candidates(&self.index, api, own);
-        known(Api::Broker).into_iter().chain(known(Api::Local)).max_by_key(|candidates| candidates.epoch)
-    }
-
-    /// The nodes that may be gateways, with their cards: the own one with its own, others perhaps without.
-    fn gateways(&self) -> BTreeMap<&NodeName, Option<Cow<'_, Card>>> {
-        let nodes = nodes(&self.index).into_values().filter(|node| node.gateway).map(|node| (&node.name, None));
-        let mut gateways: BTreeMap<_, _> = nodes.collect();
-        for card in cards(&self.index) {
-            if let Some(known) = gateways.get_mut(&card.node) {
-                *known = Some(Cow::Borrowed(card));
-            }
-        }
-        gateways.insert(&self.node.config().node, Some(Cow::Owned(self.card())));
-        gateways
-    }
-
-    /// Writes an announcement unless a newer epoch's stands there.
-    fn want_announced(&mut self, api: Api, object: &Object, epoch: Epoch) {
-        let key = object.key();
-        let newer = self.index.get(api, &key).and_then(Object::announced).is_some_and(|(_, there)| there > epoch);
-        if !newer {
-            self.writer.want(api, &key, Some(object), &self.index);
-        }
-    }
-
-    /// Removes this cluster's other Endpoints, once the own one is seen (R31, B04).
-    fn remove_former_endpoints(&mut self, api: Api, own: &Key, epoch: Epoch) {
-        if self.index.shown(api, own).is_none() {
-            return;
-        }
-        let cluster = &self.node.config().cluster;
-        let former: Vec<Key> = self
-            .index
-            .objects(api, Kind::Endpoint)
-            .filter(|(key, _)| *key != own)
-            .filter(|(_, object)| object.announced().is_some_and(|(of, term)| of == cluster && term <= epoch))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in former {
-            self.writer.want(api, &key, None, &self.index);
-        }
-    }
-
     fn written(&mut self, id: RequestId, result: Result<Version, ApiError>, now: Instant) {
         if Joining::asked(id) {
             self.claims_written(id, result, now);
+            return;
+        }
+        if Leaving::asked(id) {
+            self.lease_removed(id, result, now);
             return;
         }
         if id.0 & OF_ELECTION != 0 {
@@ -485,6 +401,7 @@ impl Machine for Gateway {
                 self.tell_lease(now);
             }
             Input::Read(id, result) if Joining::asked(id) => self.claims_read(id, result, now),
+            Input::Read(id, result) if Leaving::asked(id) => self.lease_read(id, result, now),
             Input::Read(id, result) => {
                 let lease_of =
                     |(object, version)| if let Object::Lease(lease) = object { Some((lease, version)) } else { None };
@@ -506,9 +423,13 @@ impl Machine for Gateway {
                 let changed = self.dialling.looked_up(result, now);
                 self.dialled(changed, now);
             }
-            Input::Applied(Ok(())) => {}
-            Input::Applied(Err(because)) => self.node.apply_failed(&because),
+            Input::Applied(result) => {
+                if self.node.applied(&result) {
+                    self.reconcile(now);
+                }
+            }
             Input::Stop => self.elect(election::Input::Stop, now),
+            Input::Leave => self.begin_to_leave(now),
         }
     }
 
@@ -526,7 +447,8 @@ impl Machine for Gateway {
         let absence = absence.map(|at| (at, GatewayWake::Absence));
         let loss = self.reached.poll_timeout().map(|at| (at, GatewayWake::Loss));
         let joining = self.joining.poll_timeout().map(|at| (at, GatewayWake::Joining));
-        [election, joining, paths, dialling, writer, absence, loss].into_iter().flatten().min()
+        let leaving = self.leaving.as_ref().and_then(Leaving::poll_timeout).map(|at| (at, GatewayWake::Leaving));
+        [election, joining, leaving, paths, dialling, writer, absence, loss].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -541,6 +463,7 @@ impl Machine for Gateway {
         let lost = self.reached.is_due(now);
         let gone = !self.gone.due(now).is_empty();
         let asks = self.wake_claiming(now);
+        self.wake_leaving(now);
         if moved || absent {
             self.refresh(now);
         } else if again || lost || gone || dares || asks {

@@ -11,6 +11,7 @@ use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -64,6 +65,16 @@ impl Start {
     }
 }
 
+/// How far a node is with having nothing of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clearing {
+    /// What is applied next may be what was wanted before.
+    Asked,
+    /// What is applied next is nothing.
+    AskedAgain,
+    Done,
+}
+
 /// See the module docs.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct NodeSide {
@@ -76,6 +87,8 @@ pub(super) struct NodeSide {
     silent: SlotSet,
     start: Start,
     wanted: Option<Arc<Wanted>>,
+    /// The cluster leaves: nothing is to be on this node.
+    leaving: Option<Clearing>,
     outbox: VecDeque<Output>,
     /// The highest epoch heard in hellos, until it is taken.
     heard_epoch: Option<Epoch>,
@@ -92,6 +105,7 @@ impl NodeSide {
             silent: SlotSet::EMPTY,
             start: Start::Listing,
             wanted: None,
+            leaving: None,
             outbox: VecDeque::new(),
             heard_epoch: None,
         }
@@ -209,6 +223,9 @@ impl NodeSide {
 
     /// Takes what the API shows: who the neighbours are.
     pub(super) fn membership(&mut self, index: &Index, now: Instant) {
+        if self.leaving.is_some() {
+            return;
+        }
         let Some(own) = own_candidates(index, Api::Local, &self.config.cluster) else { return };
         let slot = own.by_slot.iter().find(|(_, candidate)| candidate.node == self.config.node).map(|(slot, _)| *slot);
         let me = slot.map_or(Me::Worker, Me::Candidate);
@@ -259,7 +276,8 @@ impl NodeSide {
     /// Computes the network anew and gives it out if it differs: nothing before the views are complete, and one that
     /// takes nothing away while paths may have yet to be heard of.
     pub(super) fn network(&mut self, index: &Index, candidate: Option<OwnSide<'_>>, exported: &Backends, now: Instant) {
-        if !index.all_synced(Api::Local, &[Kind::Node, Kind::Cluster, Kind::Candidates]) {
+        let complete = index.all_synced(Api::Local, &[Kind::Node, Kind::Cluster, Kind::Candidates]);
+        if !complete || self.leaving.is_some() {
             return;
         }
         if own_candidates(index, Api::Local, &self.config.cluster).is_some() {
@@ -351,12 +369,56 @@ impl NodeSide {
         self.ways.get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive)
     }
 
-    /// Says the last wanted network again, after it could not be applied.
-    pub(super) fn apply_failed(&mut self, because: &str) {
-        self.outbox.push_back(Output::Event(Event::Ignored { because: format!("network not applied: {because}") }));
+    /// The last wanted network was applied, or not: then it is wanted again. True if nothing of ours is left here since.
+    pub(super) fn applied(&mut self, result: &Result<(), String>) -> bool {
+        if let Err(because) = result {
+            let because = format!("network not applied: {because}");
+            self.tell(Event::Ignored { because });
+            self.want_again();
+            return false;
+        }
+        match self.leaving {
+            Some(Clearing::Asked) => {
+                self.leaving = Some(Clearing::AskedAgain);
+                self.want_again();
+                false
+            }
+            Some(Clearing::AskedAgain) => {
+                self.leaving = Some(Clearing::Done);
+                true
+            }
+            Some(Clearing::Done) | None => false,
+        }
+    }
+
+    fn want_again(&mut self) {
         if let Some(wanted) = &self.wanted {
             self.outbox.push_back(Output::Network(wanted.clone()));
         }
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.outbox.push_back(Output::Event(event));
+    }
+
+    /// The cluster leaves: no hello is said any more, and nothing of ours is to be on this node.
+    pub(super) fn leave(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        self.leaving = Some(Clearing::Asked);
+        self.paths = None;
+        self.neighbours = BTreeMap::new();
+        self.senders = BTreeMap::new();
+        self.ways = Arc::default();
+        self.start = Start::Done;
+        self.wanted = Some(Arc::default());
+        self.want_again();
+    }
+
+    /// Whether nothing of ours is left on this node.
+    pub(super) fn is_cleared(&self) -> bool {
+        self.leaving == Some(Clearing::Done)
     }
 }
 

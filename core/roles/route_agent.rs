@@ -2,7 +2,7 @@
 //! the network that leads there (R44–R48). It writes nothing to any API.
 
 use super::node_side::{NodeConfig, NodeSide};
-use super::{Input, Output, Role};
+use super::{Event, Input, Output, Role};
 use crate::base::{Instant, Machine};
 use crate::model::{Api, Kind, WatchEvent};
 use crate::sync::Index;
@@ -59,9 +59,13 @@ impl Machine for RouteAgent {
                     self.refresh(now);
                 }
             }
-            Input::Applied(Err(because)) => self.node.apply_failed(&because),
-            Input::Applied(Ok(()))
-            | Input::Wall(_)
+            Input::Applied(result) => {
+                if self.node.applied(&result) {
+                    self.node.tell(Event::Left);
+                }
+            }
+            Input::Leave => self.node.leave(),
+            Input::Wall(_)
             | Input::Read(..)
             | Input::Written(..)
             | Input::Probe { .. }

@@ -62,6 +62,9 @@ pub enum Input {
     Applied(Result<(), String>),
     /// Stop cleanly: give up what is held, then fall silent.
     Stop,
+    /// The cluster leaves the clusterset: take away all that is this daemon's at the broker, in the own API and on the node.
+    /// It is over with [`Event::Left`]. A daemon that is started again meanwhile is told again.
+    Leave,
 }
 
 /// What a daemon wants done.
@@ -116,6 +119,8 @@ pub enum Event {
         /// Who and what is in the way.
         because: String,
     },
+    /// The cluster leaves, and nothing of this daemon's is left behind.
+    Left,
     /// Another has claimed what this cluster announces, and goes on announcing, since it did so before.
     Contested {
         /// Who and what is in the way.
@@ -170,6 +175,7 @@ impl fmt::Display for Event {
                 write!(f, "stood down from epoch {epoch}: {because}")
             }
             Self::Refused { because } => write!(f, "is refused, and announces nothing: {because}"),
+            Self::Left => f.write_str("has left, with nothing left behind"),
             Self::Contested { because } => write!(f, "announces as before, but its claim is refused: {because}"),
             Self::PathChosen { cluster, version, pair: (local, remote) } => {
                 write!(f, "path to {cluster} is now {local}-{remote} (version {version})")

@@ -143,6 +143,11 @@ impl Writer {
         from_first.map(|(key, _)| key).take_while(move |key| key.kind == kind && key.is_named(service))
     }
 
+    /// The objects of which that is so.
+    pub fn all_busy(&self) -> impl Iterator<Item = (Api, &Key)> {
+        self.pending.iter().flat_map(|(api, of_api)| of_api.keys().map(|key| (*api, key)))
+    }
+
     /// When a key has to be judged anew.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -218,6 +218,7 @@ fn clusters_that_join_at_once_get_disjoint_ranges_and_one_too_many_is_told_why_b
             .iter()
             .flat_map(|outcome| match outcome {
                 Outcome::Claimed(Claim { ranges: Ranges { global, .. }, .. }) => global.clone(),
+                Outcome::Released => panic!("seed {seed}: nobody leaves"),
                 Outcome::Refused(why) => panic!("seed {seed}: {why}"),
             })
             .collect();
@@ -249,6 +250,49 @@ fn a_broker_that_forbids_the_write_ends_it_with_its_reason() {
     assert_eq!(drain(&mut claiming), [Output::Done(Outcome::Refused(why))]);
 }
 
+/// What the release of a claim says and writes, at a broker with these members.
+fn released(members: &[&Application], who: &Application) -> (Vec<Output>, Claims) {
+    let mut claims = Claims::default();
+    for (number, member) in members.iter().enumerate() {
+        let claim = Claim { identity: member.identity.clone(), ranges: Ranges::default() };
+        claims.members.insert(member.cluster.clone(), claim);
+        assert_eq!(claims.members.len(), number + 1);
+    }
+    let mut broker = Broker::new();
+    if !members.is_empty() {
+        broker.0.create((), claims).unwrap();
+    }
+    let mut release = Claiming::release(who.cluster.clone(), who.identity.clone(), 1, Instant::ZERO);
+    let mut said = vec![];
+    while let Some(output) = release.poll_output() {
+        if let Some(answer) = broker.answer(&output) {
+            release.handle(answer, Instant::ZERO);
+        }
+        said.push(output);
+    }
+    (said, broker.claims())
+}
+
+#[test]
+fn a_claim_that_is_given_back_is_free_and_the_others_stay() {
+    let (east, west) = (application("east", GlobalWish::None), application("west", GlobalWish::None));
+    let (said, claims) = released(&[&east, &west], &east);
+    assert_eq!(said.last(), Some(&Output::Done(Outcome::Released)));
+    assert_eq!(claims.members.keys().collect::<Vec<_>>(), [&west.cluster]);
+}
+
+#[test]
+fn where_there_is_no_claim_of_this_identity_nothing_is_written_b36() {
+    let (east, west) = (application("east", GlobalWish::None), application("west", GlobalWish::None));
+    let stranger = Application { identity: "uid of a stranger".into(), ..east.clone() };
+    for (members, who) in [(&[&east, &west][..], &stranger), (&[&west], &east), (&[], &east)] {
+        let (said, claims) = released(members, who);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[1], Output::Done(Outcome::Released));
+        assert_eq!(claims.members.len(), members.len());
+    }
+}
+
 struct AnyBroker(Broker);
 
 impl Subject for AnyBroker {
@@ -256,6 +300,10 @@ impl Subject for AnyBroker {
     const GAP_MAX: Duration = Duration::from_secs(12);
 
     fn begin(rng: &mut Rng) -> (Self, Claiming) {
+        if rng.below(3) == 0 {
+            let who = application("a", GlobalWish::None);
+            return (Self(Broker::new()), Claiming::release(who.cluster, who.identity, rng.bits(), Instant::ZERO));
+        }
         let wish = [GlobalWish::None, any_of(CLUSTERSET, 256)][usize::try_from(rng.below(2)).unwrap()];
         (Self(Broker::new()), Claiming::new(application("a", wish), Grounds::default(), rng.bits(), Instant::ZERO))
     }

@@ -85,7 +85,7 @@ impl Discovery {
     }
 
     /// The identity of the own record of `service`.
-    fn own_record_key(&self, service: &ServiceKey) -> Key {
+    pub(super) fn own_record_key(&self, service: &ServiceKey) -> Key {
         Key::of_service(Kind::ExportRecord, service).of(&self.cluster)
     }
 

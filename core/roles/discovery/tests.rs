@@ -1,5 +1,6 @@
 //! Several clusters with one broker, and what their discoveries make of it.
 
+mod leaving;
 mod rules;
 mod world;
 
@@ -532,7 +533,11 @@ impl Subject for AnyApis {
     }
 
     fn input(&mut self, rng: &mut Rng, _: Instant) -> Input {
-        if rng.chance(10_000) { Input::Stop } else { self.watched(rng) }
+        match rng.below(100) {
+            0 => Input::Stop,
+            1 => Input::Leave,
+            _ => self.watched(rng),
+        }
     }
 
     fn react(&mut self, output: &Output, rng: &mut Rng, _: Instant) -> Vec<(Duration, Input)> {

@@ -377,6 +377,7 @@ impl Subject for AnyApi {
             0 => Input::Wall(Wall::from_unix_secs(rng.below(1_000))),
             1 => Input::Watched(Api::Broker, any_event(rng)),
             2 if rng.chance(200_000) => Input::Stop,
+            2 if rng.chance(200_000) => Input::Leave,
             _ => Input::Watched(Api::Local, any_event(rng)),
         }
     }

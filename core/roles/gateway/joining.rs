@@ -15,7 +15,7 @@
 use super::{COPIED, Gateway, OF_ELECTION};
 use crate::base::{ClusterId, Instant, Machine};
 use crate::ipam::{self, Application, Claiming, GlobalWish, Grounds, Outcome};
-use crate::model::{Api, ApiError, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
+use crate::model::{Api, ApiError, Claim, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
 use crate::roles::node_side::{NodeConfig, nodes};
 use crate::roles::{Event, Output, RequestId};
 use crate::sync::Index;
@@ -60,6 +60,23 @@ impl Joining {
     /// Whether this request is one of the conversation's.
     pub(super) const fn asked(id: RequestId) -> bool {
         id.0 & OF_CLAIMING != 0 && id.0 & OF_ELECTION == 0
+    }
+
+    /// What is under way ends: the cluster leaves.
+    pub(super) fn give_up(&mut self) {
+        self.conversation = None;
+        self.asked = None;
+        self.claimed = false;
+    }
+
+    /// It is time to ask again, if there is anything to ask for.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.asked.take_if(|(_, again)| *again <= now);
+    }
+
+    /// Whether the claim is this cluster's, and not that of another one under its id.
+    pub(super) fn is_ours(&self, claim: &Claim) -> bool {
+        claim.identity == self.identity
     }
 
     fn base(&self) -> u64 {
@@ -131,6 +148,19 @@ impl Gateway {
             self.joining.conversation = Some(Claiming::new(self.application(), grounds, seed, now));
             self.pump_claiming(now);
         }
+    }
+
+    /// The cluster leaves, and has nothing else at the broker any more: its claim goes.
+    pub(super) fn release_claim(&mut self, now: Instant) {
+        let waits = self.joining.asked.as_ref().is_some_and(|(_, again)| *again > now);
+        if self.joining.conversation.is_some() || waits {
+            return;
+        }
+        self.joining.conversations += 1;
+        self.joining.asked = Some((Grounds::default(), now + AGAIN));
+        let (cluster, identity) = (self.node.config().cluster.clone(), self.joining.identity.clone());
+        self.joining.conversation = Some(Claiming::release(cluster, identity, self.joining.seed, now));
+        self.pump_claiming(now);
     }
 
     /// What is known of the others, also where the broker has lost it.
@@ -222,6 +252,9 @@ impl Gateway {
                 self.joining.claimed = true;
                 self.reconcile(now);
             }
+            // The broker will show it.
+            Outcome::Released => {}
+            Outcome::Refused(because) if self.leaving.is_some() => self.claim_was_kept(because, now),
             Outcome::Refused(because) => {
                 let announces = self.may_announce();
                 let event = if announces { Event::Contested { because } } else { Event::Refused { because } };
@@ -231,6 +264,18 @@ impl Gateway {
                 }
             }
         }
+    }
+}
+
+/// What is left to others.
+impl Gateway {
+    /// The broker does not let this cluster give its claim back: that is for those to do who wrote it.
+    fn claim_was_kept(&mut self, because: String, now: Instant) {
+        if self.leaving.as_mut().is_some_and(super::leaving::Leaving::claim_stays) {
+            let because = alloc::format!("has left, but for its claim: {because}");
+            self.outbox.push_back(Output::Event(Event::Ignored { because }));
+        }
+        self.reconcile(now);
     }
 }
 

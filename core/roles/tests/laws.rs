@@ -103,6 +103,7 @@ impl<M: Role> Around<M> {
             2..=5 => self.hello(rng),
             6 => Input::Applied(Err("busy".into())),
             7 => Input::Applied(Ok(())),
+            8 if rng.below(4) == 0 => Input::Leave,
             8 => Input::Stop,
             _ => self.event(rng),
         }

@@ -5,5 +5,6 @@ mod cluster;
 mod dialling;
 mod joining;
 mod laws;
+mod leaving;
 mod network;
 mod scene;

@@ -3,10 +3,12 @@
 use super::cluster::{Apis, cluster, hello, node, slot, west};
 use crate::base::{Instant, Machine, Wall};
 use crate::model::{Api, ApiError, Key, Kind, Object, Write};
+use crate::network::Wanted;
 use crate::roles::addresses::probe_address;
 use crate::roles::{Event, Gateway, Input, Output, Role, Via};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -24,6 +26,10 @@ pub(super) struct Scene {
     pub(super) forbidden: Option<Kind>,
     /// What was written at the broker, in order.
     pub(super) written: Vec<Kind>,
+    /// Whether networks are applied at once; if not, nobody says anything about them.
+    pub(super) applies: bool,
+    /// The network that was wanted last.
+    pub(super) wanted: Option<Arc<Wanted>>,
     pub(super) inputs: VecDeque<Input>,
     pub(super) beat: u32,
     /// What a lookup of the own public address gives; without it none is answered.
@@ -44,6 +50,8 @@ impl Scene {
             broker_down: false,
             forbidden: None,
             written: vec![],
+            applies: true,
+            wanted: None,
             inputs: VecDeque::from([Input::Wall(Wall::from_unix_secs(1_000))]),
             beat: 0,
             looked_up: None,
@@ -131,7 +139,10 @@ impl Scene {
                 }
             }
             Output::Event(event) => self.events.push(event),
-            Output::Network(_) => self.inputs.push_back(Input::Applied(Ok(()))),
+            Output::Network(wanted) => {
+                self.wanted = Some(wanted);
+                self.inputs.extend(self.applies.then_some(Input::Applied(Ok(()))));
+            }
             Output::LookUp => self.inputs.extend(self.looked_up.clone().map(Input::LookedUp)),
             Output::Send { .. } | Output::Probe { .. } | Output::Dns(_) => {}
         }

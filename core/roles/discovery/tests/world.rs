@@ -208,7 +208,10 @@ impl World {
             };
             world.members.insert((*cluster).into(), member);
             world.member(cluster).api.put(namespace());
-            world.member(cluster).api.put(announced(cluster, "10.0.0.0/8"));
+            // Its gateways announce it, and copy the others.
+            for announces in clusters {
+                world.member(cluster).api.put(announced(announces, "10.0.0.0/8"));
+            }
         }
         for cluster in clusters {
             world.start(cluster);
@@ -440,6 +443,13 @@ impl World {
     }
 
     /// How many slices of exporting clusters are in the own API of a cluster.
+    /// The summaries that a cluster sees, by API, and whose they are.
+    pub(super) fn summaries(&self, cluster: &str) -> Vec<(Api, String)> {
+        let here = self.members[cluster].api.objects.keys().map(|key| (Api::Local, key));
+        let all = here.chain(self.broker.objects.keys().map(|key| (Api::Broker, key)));
+        all.filter(|(_, key)| key.kind == Kind::ExportSummary).map(|(api, key)| (api, (*key.name).into())).collect()
+    }
+
     pub(super) fn slices(&self, cluster: &str) -> usize {
         self.members[cluster].api.objects.keys().filter(|key| key.kind == Kind::SourceSlice).count()
     }

@@ -1,0 +1,85 @@
+//! A cluster leaves: what its discovery takes away, and what the others make of it.
+
+use super::*;
+
+#[test]
+fn a_cluster_that_leaves_takes_its_exports_and_imports_away_and_what_it_said_about_them() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.put("west", exported("web", "10.101.0.10"));
+    world.put("west", exported("api", "10.101.0.11"));
+    world.run();
+    world.handle("east", Input::Leave);
+    world.run();
+    assert_eq!(world.told("east").last().map(String::as_str), Some("has left, with nothing left behind"));
+    assert_eq!(world.broker(), ["ExportRecord west.api.shop", "ExportRecord west.web.shop"]);
+    assert_eq!(world.summaries("east"), [(Api::Broker, "west".into())]);
+    assert_eq!((world.import("east", "web"), world.import("east", "api"), world.slices("east")), (None, None, 0));
+    assert_eq!(world.conditions("east", "web"), [""; 0], "the export is its user's, and stays");
+    assert_eq!(world.sources("west", "web"), ["west 10.101.0.10 ready"]);
+    let written = world.all_writes();
+    world.put("east", exported("late", "10.102.0.12"));
+    world.run_for(Duration::from_secs(120));
+    assert_eq!(world.all_writes(), written, "and that is all");
+}
+
+#[test]
+fn a_cluster_has_not_left_while_it_cannot_reach_the_broker() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.cut_broker("east");
+    world.handle("east", Input::Leave);
+    world.run_for(Duration::from_secs(60));
+    assert_eq!((world.told("east"), world.broker().len()), (vec![], 1));
+    world.heal_broker("east");
+    world.run_for(Duration::from_secs(20));
+    assert_eq!((world.told("east").len(), world.broker().len()), (1, 0));
+}
+
+#[test]
+fn a_discovery_that_is_killed_while_its_cluster_leaves_goes_on_when_it_is_told_again() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.cut_broker("east");
+    world.handle("east", Input::Leave);
+    world.run();
+    world.stop("east");
+    world.start("east");
+    world.handle("east", Input::Leave);
+    world.heal_broker("east");
+    world.run_for(Duration::from_secs(20));
+    assert_eq!((world.told("east").len(), world.broker().len(), world.slices("east")), (1, 0, 0));
+}
+
+/// West cannot reach the broker, and meanwhile east leaves.
+fn left_unseen() -> World {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.cut_broker("west");
+    world.handle("east", Input::Leave);
+    world.run();
+    world.heal_broker("west");
+    world.run_for(Duration::from_secs(300));
+    world
+}
+
+#[test]
+fn what_a_cluster_had_that_left_unseen_goes_when_the_gateways_believe_that_it_left() {
+    let mut world = left_unseen();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "they may yet find that it is there");
+    world.delete("west", &announced("east", "10.0.0.0/8").key());
+    world.run_for(Duration::from_secs(20));
+    assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
+}
+
+#[test]
+fn an_own_api_that_lost_all_copies_says_nothing_about_who_left() {
+    let mut world = left_unseen();
+    world.delete("west", &announced("west", "10.0.0.0/8").key());
+    world.delete("west", &announced("east", "10.0.0.0/8").key());
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}

@@ -1,0 +1,191 @@
+//! A cluster leaves: its gateways take away all they have written, and nothing of others'.
+
+use super::cluster::{candidates, card, claims, cluster, record, west};
+use super::scene::{Scene, settled};
+use crate::base::{Epoch, Wall};
+use crate::model::{Api, Kind, Lease, Object};
+use crate::roles::gateway::LEASE;
+use crate::roles::{Event, Gateway, GatewayConfig, Input};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+const EAST: (&str, &str, &str, &str) = ("east", "uid-east", "10.2.0.0/16", "10.102.0.0/16");
+const WEST: (&str, &str, &str, &str) = ("west", "uid-west", "10.1.0.0/16", "10.101.0.0/16");
+
+fn east() -> Vec<Object> {
+    [record("east", 2, 7), candidates("east", 2, 7, &[("gw-a", 0)]), claims(&[EAST])].into()
+}
+
+/// What an API shows that gateways write.
+fn shown(scene: &Scene, api: Api) -> Vec<String> {
+    let kinds = [Kind::Cluster, Kind::Endpoint, Kind::Candidates, Kind::Gateway, Kind::Lease];
+    let objects = kinds.into_iter().flat_map(|kind| scene.apis.of_kind(api, kind));
+    objects.map(|object| object.key().to_string()).collect()
+}
+
+fn claimers(scene: &Scene) -> Vec<String> {
+    let claims = scene.apis.of_kind(Api::Broker, Kind::Claims).into_iter();
+    let members = claims.flat_map(|object| if let Object::Claims(c) = object { c.members.keys() } else { panic!() });
+    members.map(ToString::to_string).collect()
+}
+
+fn left(scene: &Scene) -> usize {
+    scene.events.iter().filter(|event| **event == Event::Left).count()
+}
+
+fn leave(scene: &mut Scene) {
+    scene.inputs.push_back(Input::Leave);
+    scene.settle();
+}
+
+#[test]
+fn the_holder_takes_all_away_the_claim_after_the_announcements_and_the_lease_last() {
+    let mut scene = settled(&east());
+    assert_eq!(shown(&scene, Api::Local).len(), 7, "{:?}", shown(&scene, Api::Local));
+    scene.written.clear();
+    leave(&mut scene);
+    scene.run(Duration::from_secs(5));
+    assert_eq!(shown(&scene, Api::Local), [""; 0]);
+    assert_eq!(shown(&scene, Api::Broker), ["Cluster east", "Candidates east"]);
+    assert_eq!(claimers(&scene), ["east"]);
+    assert_eq!(scene.written.last(), Some(&Kind::Claims));
+    assert_eq!(scene.written.len(), 4, "{:?}", scene.written);
+    assert_eq!((left(&scene), scene.wanted.as_deref()), (1, Some(&Default::default())));
+    scene.run(Duration::from_secs(120));
+    assert_eq!((left(&scene), shown(&scene, Api::Local).len()), (1, 0), "and that is all");
+}
+
+#[test]
+fn nobody_has_left_before_the_nodes_network_is_gone() {
+    let mut scene = settled(&east());
+    scene.applies = false;
+    leave(&mut scene);
+    scene.run(Duration::from_secs(20));
+    assert_eq!(left(&scene), 0);
+    assert_eq!(shown(&scene, Api::Local), ["Lease submariner-gateway-lock"], "it is still somebody's to finish");
+    // What was applied just before is no proof.
+    scene.inputs.push_back(Input::Applied(Ok(())));
+    scene.run(Duration::from_secs(20));
+    assert_eq!(left(&scene), 0);
+    scene.inputs.push_back(Input::Applied(Err("busy".into())));
+    scene.run(Duration::from_secs(1));
+    assert_eq!(left(&scene), 0);
+    scene.inputs.push_back(Input::Applied(Ok(())));
+    scene.run(Duration::from_secs(5));
+    assert_eq!((left(&scene), shown(&scene, Api::Local).len()), (1, 0));
+}
+
+fn lease_of(holder: &str, renewed: u64) -> Object {
+    Object::Lease(Lease {
+        name: LEASE.into(),
+        holder: Some(holder.into()),
+        duration: Duration::from_secs(15),
+        acquired: Wall::from_unix_secs(900),
+        renewed: Wall::from_unix_secs(renewed),
+        transitions: 0,
+        epoch: Epoch(900),
+    })
+}
+
+#[test]
+fn a_fellow_takes_only_its_card_away_and_has_left_when_all_is_gone() {
+    let mut scene = Scene::new();
+    for object in east() {
+        scene.show(Api::Broker, object);
+    }
+    scene.show(Api::Broker, record("west", 1, 900));
+    scene.show(Api::Broker, claims(&[EAST, WEST]));
+    scene.show(Api::Local, lease_of("gw-b/1", 1_000));
+    scene.show(Api::Local, card("gw-b", 1, 1, Some(900)));
+    scene.show(Api::Local, record("west", 1, 900));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    leave(&mut scene);
+    scene.run(Duration::from_secs(3));
+    assert_eq!(shown(&scene, Api::Local), ["Cluster west", "Gateway gw-b", "Lease submariner-gateway-lock"]);
+    assert_eq!((left(&scene), claimers(&scene)), (0, ["east", "west"].map(String::from).into()));
+    // The holder does its part, and dies before the lease is gone.
+    scene.delete(Api::Local, &record("west", 1, 0).key());
+    scene.delete(Api::Local, &card("gw-b", 1, 1, None).key());
+    scene.delete(Api::Broker, &record("west", 1, 0).key());
+    scene.show(Api::Broker, claims(&[EAST]));
+    scene.run(Duration::from_secs(10));
+    assert_eq!((left(&scene), shown(&scene, Api::Local)), (0, ["Lease submariner-gateway-lock".into()].into()));
+    scene.run(Duration::from_secs(10));
+    assert_eq!((left(&scene), shown(&scene, Api::Local).len()), (1, 0));
+}
+
+#[test]
+fn a_cluster_whose_broker_cannot_be_reached_has_not_left_until_it_could() {
+    let mut scene = settled(&east());
+    scene.broker_down = true;
+    leave(&mut scene);
+    scene.run(Duration::from_secs(60));
+    assert_eq!((left(&scene), shown(&scene, Api::Broker).len()), (0, 5));
+    scene.broker_down = false;
+    scene.run(Duration::from_secs(20));
+    assert_eq!((left(&scene), shown(&scene, Api::Broker).len(), shown(&scene, Api::Local).len()), (1, 2, 0));
+}
+
+#[test]
+fn one_that_is_killed_while_it_leaves_goes_on_when_it_is_told_again() {
+    for killed_after_ms in [0, 1, 200, 2_000] {
+        let mut scene = settled(&east());
+        scene.broker_down = true;
+        leave(&mut scene);
+        scene.run(Duration::from_millis(killed_after_ms));
+        let mut config = GatewayConfig { process: "2".into(), ..west("gw-a", 0) };
+        config.node.boot = scene.now;
+        scene.gateway = Gateway::new(config);
+        scene.inputs.clear();
+        scene.broker_down = false;
+        scene.inputs.extend([Input::Wall(Wall::from_unix_secs(2_000)), Input::Leave]);
+        scene.list(Api::Local);
+        scene.list(Api::Broker);
+        scene.run(Duration::from_secs(30));
+        assert_eq!(left(&scene), 1, "killed after {killed_after_ms} ms");
+        assert_eq!((shown(&scene, Api::Local).len(), shown(&scene, Api::Broker).len()), (0, 2));
+        assert_eq!(claimers(&scene), ["east"]);
+    }
+}
+
+#[test]
+fn one_that_was_refused_leaves_what_is_anothers_under_its_id() {
+    let stranger = ("west", "uid-stranger", "10.9.0.0/16", "10.109.0.0/16");
+    let mut scene = settled(&[claims(&[EAST, stranger])]);
+    leave(&mut scene);
+    scene.run(Duration::from_secs(5));
+    assert_eq!((left(&scene), claimers(&scene)), (1, ["east", "west"].map(String::from).into()));
+}
+
+#[test]
+fn a_claim_that_the_broker_does_not_let_go_is_told_of_and_left_to_others() {
+    let mut scene = settled(&east());
+    scene.forbidden = Some(Kind::Claims);
+    leave(&mut scene);
+    scene.run(Duration::from_secs(90));
+    let told: Vec<String> = scene.events.iter().map(ToString::to_string).collect();
+    let because = "ignored: has left, but for its claim: the broker refuses the claim: not yours";
+    assert_eq!(told.iter().filter(|told| *told == because).count(), 1, "{told:?}");
+    assert_eq!((left(&scene), shown(&scene, Api::Local).len(), claimers(&scene).len()), (1, 0, 2));
+}
+
+#[test]
+fn who_is_told_to_leave_before_it_knows_anything_waits_until_it_does() {
+    let mut scene = Scene::new();
+    leave(&mut scene);
+    scene.run(Duration::from_secs(30));
+    assert_eq!(left(&scene), 0);
+    scene.show(Api::Local, candidates("west", 1, 900, &[("gw-a", 0)]));
+    scene.list(Api::Local);
+    scene.show(Api::Broker, record("west", 1, 900));
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(30));
+    assert_eq!((left(&scene), shown(&scene, Api::Local).len(), shown(&scene, Api::Broker).len()), (1, 0, 0));
+    assert_eq!(
+        scene.apis.of_kind(Api::Broker, Kind::Cluster).iter().filter(|o| o.cluster() == Some(&cluster("west"))).count(),
+        0
+    );
+}
