@@ -2,6 +2,7 @@
 //! a world does not tell those, what the clusters tell each other.
 
 use crate::{ApiRef, Fact, Outcome, Place, What, trace};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::ClusterId;
@@ -13,7 +14,8 @@ pub type Owner = (ClusterId, ServiceKey);
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AddressBook {
-    services: BTreeMap<Owner, BTreeSet<IpAddr>>,
+    /// The cluster IPs of a service, and from when on they were these. A cluster that is built anew has others.
+    services: BTreeMap<Owner, Vec<(Duration, BTreeSet<IpAddr>)>>,
     told: BTreeMap<Owner, BTreeSet<IpAddr>>,
 }
 
@@ -34,7 +36,11 @@ impl AddressBook {
         match (object, &fact.place) {
             (Object::Service(service), Place::Api(ApiRef::Cluster(cluster))) => {
                 let owner = (cluster.clone(), service.key.clone());
-                self.services.entry(owner).or_default().extend(&service.cluster_ips);
+                let addresses = service.cluster_ips.iter().copied().collect();
+                let known = self.services.entry(owner).or_default();
+                if known.last().is_none_or(|(_, last)| *last != addresses) {
+                    known.push((fact.at, addresses));
+                }
             }
             (Object::SourceSlice(slice), _) => {
                 let owner = (slice.cluster.clone(), slice.key.clone());
@@ -45,16 +51,19 @@ impl AddressBook {
         }
     }
 
-    /// The addresses of a service of one cluster; empty if none is known.
+    /// The addresses that a service of one cluster had at any moment from `from` to `to`; empty if none is known.
     #[must_use]
-    pub fn of_service(&self, owner: &Owner) -> BTreeSet<IpAddr> {
-        self.services.get(owner).or_else(|| self.told.get(owner)).cloned().unwrap_or_default()
+    pub fn of_service(&self, owner: &Owner, from: Duration, to: Duration) -> BTreeSet<IpAddr> {
+        let Some(known) = self.services.get(owner) else { return self.told.get(owner).cloned().unwrap_or_default() };
+        let ends = known.iter().skip(1).map(|(since, _)| *since).chain([Duration::MAX]);
+        let then = known.iter().zip(ends).filter(|((since, _), end)| *since <= to && from < *end);
+        then.flat_map(|((_, addresses), _)| addresses).copied().collect()
     }
 
-    /// What is wrong with an answer, if anything: another code, or addresses other than those of exactly one of the
-    /// services (none at all, if no service may be answered).
+    /// What is wrong with the answer to a question of that moment, if anything: another code, or addresses other than those
+    /// of exactly one of the services (none at all, if no service may be answered).
     #[must_use]
-    pub fn check(&self, rcode: &str, any_of: &[Owner], outcome: &Outcome) -> Option<String> {
+    pub fn check(&self, rcode: &str, any_of: &[Owner], outcome: &Outcome, at: Duration) -> Option<String> {
         let Outcome::Resolved { rcode: got, addresses } = outcome else { return Some(trace::outcome(outcome)) };
         let wrong = || Some(format!("got {}", trace::outcome(outcome)));
         if got != rcode {
@@ -63,11 +72,11 @@ impl AddressBook {
         if any_of.is_empty() {
             return if addresses.is_empty() { None } else { wrong() };
         }
-        if let Some((cluster, key)) = any_of.iter().find(|owner| self.of_service(owner).is_empty()) {
+        if let Some((cluster, key)) = any_of.iter().find(|owner| self.of_service(owner, at, at).is_empty()) {
             return Some(format!("no fact tells the cluster IP of {cluster}/{key}"));
         }
         let got = addresses.iter().copied().collect::<BTreeSet<_>>();
-        let one = any_of.iter().any(|owner| !got.is_empty() && got.is_subset(&self.of_service(owner)));
+        let one = any_of.iter().any(|owner| !got.is_empty() && got.is_subset(&self.of_service(owner, at, at)));
         if one { None } else { wrong() }
     }
 }

@@ -67,6 +67,8 @@ impl<'a> Casting<'a> {
             Verb::NatRemap(cluster) => Fault::NatRemap(cluster.clone()),
             Verb::ChangeAddress(cluster) => Fault::ChangeAddress(cluster.clone()),
             Verb::Join(cluster) => Fault::Join(cluster.clone()),
+            Verb::Leave(cluster) => Fault::Leave(cluster.clone()),
+            Verb::Rebuild(rebuilt) => Fault::Rebuild(rebuilt.clone()),
             Verb::ClockRate(at, rate) => self.node(at).map(|(cluster, node)| Fault::ClockRate(cluster, node, *rate))?,
             Verb::Unready(cluster, service) => Fault::Unready(cluster.clone(), service.clone()),
             Verb::Ready(cluster, service) => Fault::Ready(cluster.clone(), service.clone()),

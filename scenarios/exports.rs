@@ -53,7 +53,9 @@ impl Exports {
                 | Verb::ClockRate(..)
                 | Verb::NatRemap(_)
                 | Verb::ChangeAddress(_)
-                | Verb::Join(_) => {}
+                | Verb::Join(_)
+                | Verb::Leave(_)
+                | Verb::Rebuild(_) => {}
                 Verb::Unready(cluster, key) => {
                     let spans = unready.entry((cluster.clone(), key.clone())).or_default();
                     if spans.last().is_none_or(|(_, to)| *to != Duration::MAX) {

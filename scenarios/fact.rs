@@ -152,6 +152,8 @@ pub enum What {
     Applied {
         /// One line a step.
         steps: Vec<String>,
+        /// How many items of ours (links, routes, rules, …) the kernel has now.
+        items: usize,
     },
     /// The DNS server has a new table.
     Table {

@@ -47,8 +47,8 @@ fn targets(scenario: &Scenario, stream: &Stream) -> Vec<ClusterId> {
 }
 
 fn of_address(scenario: &Scenario, address: IpAddr) -> Option<ClusterId> {
-    let holds = |cluster: &crate::Cluster| cluster.pods.contains(address) || cluster.services.contains(address);
-    scenario.clusters.iter().find(|(_, cluster)| holds(cluster)).map(|(id, _)| id.clone())
+    let mut ranges = scenario.all_ranges().into_iter();
+    ranges.find(|(_, ranges)| ranges.iter().any(|range| range.contains(address))).map(|(id, _)| id)
 }
 
 #[derive(Clone, Copy)]

@@ -43,8 +43,8 @@ pub use format::{Errors, parse};
 pub use report::{Failure, Report, Watch};
 pub use runner::{Options, judge, run};
 pub use scenario::{
-    Act, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, NodeSpec, Rate, Scenario, Side, Skew,
-    Target, Verb, Watched, When, Which, Workload,
+    Act, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, NodeSpec, Rate, Rebuilt, Scenario,
+    Side, Skew, Target, Verb, Watched, When, Which, Workload,
 };
 pub use stage::{Ability, ApiFault, Fault, Host, Probe, ProbeTarget, Stage, StageError};
 pub use timeline::timeline;

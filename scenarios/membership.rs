@@ -1,17 +1,22 @@
 //! Which cluster is a member when, as the scenario has it. A cluster that joins with ranges that meet a member's is none,
-//! for as long as that one is.
+//! for as long as that one is. A cluster that leaves is none from when it is told to.
 
-use crate::{Cluster, Scenario, Verb};
+use crate::{Scenario, Verb};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use tombolo_core::base::ClusterId;
+use tombolo_core::base::{Cidr, ClusterId};
 
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Membership {
-    /// Each span is half open.
-    spans: BTreeMap<ClusterId, Vec<(Duration, Duration)>>,
+    /// When it is one.
+    spans: Spans,
+    /// From when it was told to leave until it joins again.
+    left: Spans,
 }
+
+/// Spans of clusters, in order of time, each half open.
+type Spans = BTreeMap<ClusterId, Vec<(Duration, Duration)>>;
 
 impl Membership {
     pub(crate) fn of(scenario: &Scenario) -> Self {
@@ -22,23 +27,56 @@ impl Membership {
         for act in &scenario.timeline {
             if let Verb::Join(cluster) = &act.verb {
                 waiting.push(cluster);
-                membership.admit(scenario, &mut waiting, act.at);
+                membership.end(cluster, act.at, |membership| &mut membership.left);
+            } else if let Verb::Leave(cluster) = &act.verb {
+                waiting.retain(|id| *id != cluster);
+                membership.end(cluster, act.at, |membership| &mut membership.spans);
+                membership.left.entry(cluster.clone()).or_default().push((act.at, Duration::MAX));
+            } else {
+                continue;
             }
+            membership.admit(scenario, &mut waiting, act.at);
         }
         membership
+    }
+
+    /// Ends the last span of the cluster, if it goes on.
+    fn end(&mut self, cluster: &ClusterId, at: Duration, spans: impl Fn(&mut Self) -> &mut Spans) {
+        if let Some((_, to)) = spans(self).get_mut(cluster).and_then(|spans| spans.last_mut()) {
+            *to = at.min(*to);
+        }
     }
 
     /// Takes in those who wait and meet no member, in the order in which they came.
     fn admit(&mut self, scenario: &Scenario, waiting: &mut Vec<&ClusterId>, at: Duration) {
         waiting.retain(|id| {
-            let Some(new) = scenario.clusters.get(*id) else { return false };
-            let members = scenario.clusters.iter().filter(|(other, _)| *other != *id && self.at(other, at));
-            let met = members.into_iter().any(|(_, member)| meet(new, member));
+            let ranges =
+                |of| scenario.ranges_of(of).take_while(|(from, _)| *from <= at).last().map(|(_, ranges)| ranges);
+            let Some(new) = ranges(*id) else { return false };
+            let members = scenario.clusters.keys().filter(|other| other != id && self.at(other, at));
+            let met = members.filter_map(ranges).any(|member| meet(new, member));
             if !met {
                 self.spans.entry((*id).clone()).or_default().push((at, Duration::MAX));
             }
             met
         });
+    }
+
+    /// Whether it has been told to leave by then, and has not joined again since.
+    pub(crate) fn has_left(&self, cluster: &ClusterId, at: Duration) -> bool {
+        self.left_since(cluster, at).is_some()
+    }
+
+    /// When it was told to leave, if it has not joined again since.
+    pub(crate) fn left_since(&self, cluster: &ClusterId, at: Duration) -> Option<Duration> {
+        let mut left = self.left.get(cluster).into_iter().flatten();
+        left.find(|(from, to)| *from <= at && at < *to).map(|(from, _)| *from)
+    }
+
+    /// Since when it has been a member without a break.
+    pub(crate) fn since(&self, cluster: &ClusterId, at: Duration) -> Option<Duration> {
+        let mut member = self.spans.get(cluster).into_iter().flatten();
+        member.find(|(from, to)| *from <= at && at < *to).map(|(from, _)| *from)
     }
 
     /// Whether the cluster is a member at that moment.
@@ -55,16 +93,15 @@ impl Membership {
     }
 }
 
-fn meet(one: &Cluster, other: &Cluster) -> bool {
-    [one.pods, one.services]
-        .iter()
-        .any(|range| [other.pods, other.services].iter().any(|theirs| theirs.overlaps(range)))
+fn meet(one: [Cidr; 2], other: [Cidr; 2]) -> bool {
+    one.iter().any(|range| other.iter().any(|theirs| theirs.overlaps(range)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rehearsal::{act, cluster, scenario, secs};
+    use crate::{Cluster, Rebuilt};
 
     #[test]
     fn who_stands_apart_is_a_member_from_when_it_joins_unless_it_meets_one() {
@@ -87,5 +124,40 @@ mod tests {
         let all = [(secs(0), secs(15))];
         assert_eq!(membership.within(&cluster("north"), &all), [(secs(10), secs(15))]);
         assert_eq!(membership.within(&cluster("south"), &all), []);
+    }
+
+    #[test]
+    fn who_leaves_is_a_member_until_then_and_makes_room_for_who_was_in_its_way() {
+        let mut apart = scenario(
+            vec![
+                act(10, Verb::Join(cluster("south"))),
+                act(20, Verb::Leave(cluster("east"))),
+                act(30, Verb::Join(cluster("east"))),
+                act(40, Verb::Leave(cluster("east"))),
+                act(40, Verb::Rebuild(rebuilt("east", 7))),
+                act(50, Verb::Join(cluster("east"))),
+                act(60, Verb::Leave(cluster("south"))),
+            ],
+            vec![],
+        );
+        // It has the ranges of east.
+        let south = Cluster { apart: true, ..apart.clusters[&cluster("east")].clone() };
+        apart.clusters.insert(cluster("south"), south);
+        let membership = Membership::of(&apart);
+        let at = |name: &str| [9, 19, 20, 30, 40, 50, 60].map(|time| membership.at(&cluster(name), secs(time)));
+        assert_eq!(at("east"), [true, true, false, false, false, true, true]);
+        assert_eq!(at("south"), [false, false, true, true, true, true, false]);
+        let left = |name: &str| [19, 20, 30, 40, 50, 60].map(|time| membership.has_left(&cluster(name), secs(time)));
+        assert_eq!(left("east"), [false, true, false, true, false, false]);
+        assert_eq!(left("south"), [false, false, false, false, false, true]);
+        assert_eq!(membership.since(&cluster("south"), secs(59)), Some(secs(20)));
+    }
+
+    fn rebuilt(name: &str, number: u8) -> Rebuilt {
+        Rebuilt {
+            cluster: cluster(name),
+            pods: format!("10.{number}.0.0/16").parse().unwrap(),
+            services: format!("10.{}.0.0/16", 100 + number).parse().unwrap(),
+        }
     }
 }

@@ -9,8 +9,8 @@ use tombolo_core::model::{Key, Kind, Object};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Mirror {
     stores: BTreeMap<ApiRef, BTreeMap<Key, Object>>,
-    /// APIs that lose what they store, are backed up, or are restored.
-    coming: VecDeque<(Duration, ApiRef, ApiFault)>,
+    /// APIs that lose what they store, are backed up, or are restored; without a fault, those of clusters built anew.
+    coming: VecDeque<(Duration, ApiRef, Option<ApiFault>)>,
     backups: BTreeMap<ApiRef, BTreeMap<Key, Object>>,
 }
 
@@ -18,12 +18,15 @@ impl Mirror {
     pub(crate) fn of(scenario: &Scenario) -> Self {
         let mut coming = VecDeque::new();
         for Act { at, verb } in &scenario.timeline {
+            if let Verb::Rebuild(rebuilt) = verb {
+                coming.push_back((*at, ApiRef::Cluster(rebuilt.cluster.clone()), None));
+            }
             if let Verb::Api(api, fault @ (ApiFault::RestartedEmpty | ApiFault::BackedUp | ApiFault::Restored)) = verb {
-                coming.push_back((*at, api.clone(), fault.clone()));
+                coming.push_back((*at, api.clone(), Some(fault.clone())));
                 // What a member holds as the broker may be told as the broker's.
                 if matches!((api, &scenario.broker), (ApiRef::Cluster(cluster), Broker::Member(member)) if cluster == member)
                 {
-                    coming.push_back((*at, ApiRef::Broker, fault.clone()));
+                    coming.push_back((*at, ApiRef::Broker, Some(fault.clone())));
                 }
             }
         }
@@ -34,6 +37,10 @@ impl Mirror {
     pub(crate) fn watch(&mut self, fact: &Fact) -> Option<Object> {
         while let Some((_, api, fault)) = self.coming.pop_front_if(|(at, ..)| *at <= fact.at) {
             let store = self.stores.entry(api.clone()).or_default();
+            let Some(fault) = fault else {
+                store.clear();
+                continue;
+            };
             if fault == ApiFault::BackedUp {
                 let ours = store.iter().filter(|(key, _)| !key.kind.is_the_clusters_own());
                 self.backups.insert(api, ours.map(|(key, object)| (key.clone(), object.clone())).collect());
@@ -50,6 +57,11 @@ impl Mirror {
             Change::Created | Change::Replaced => store.insert(key.clone(), object.clone()),
             Change::Deleted => store.remove(key),
         }
+    }
+
+    /// All objects, with the API that holds them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&ApiRef, &Object)> {
+        self.stores.iter().flat_map(|(api, store)| store.values().map(move |object| (api, object)))
     }
 
     /// All objects of a kind, with the API that holds them.

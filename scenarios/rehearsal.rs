@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
-    CableDriver, Candidate, Candidates, Claim, Claims, ClusterRecord, Endpoint, ExportRecord, Family, Gateway, Import,
-    InternalTrafficPolicy, Lease, Object, Offer, Protocol, Ranges, Reach, Service, ServiceKey, ServiceType,
-    SessionAffinity, SourceEndpoint, SourceSlice,
+    CableDriver, Candidate, Candidates, Claim, Claims, ClusterRecord, Condition, ConditionType, Endpoint, ExportRecord,
+    Family, Gateway, Import, InternalTrafficPolicy, Lease, Object, Offer, Protocol, Ranges, Reach, Service,
+    ServiceExport, ServiceKey, ServiceType, SessionAffinity, SourceEndpoint, SourceSlice,
 };
 use tombolo_core::roles::Event;
 
@@ -170,7 +170,7 @@ pub fn wrote(by: &str, change: Change, object: Object) -> What {
 }
 
 pub fn applied(steps: &[&str]) -> What {
-    What::Applied { steps: steps.iter().map(ToString::to_string).collect() }
+    What::Applied { steps: steps.iter().map(ToString::to_string).collect(), items: steps.len() }
 }
 
 pub fn candidates(of: &str, epoch: u64, nodes: &[&str]) -> Object {
@@ -240,6 +240,19 @@ pub fn web_service() -> Object {
 
 fn web_offer() -> Box<Offer> {
     Box::new(Offer::new(ServiceType::ClusterIp, BTreeSet::new(), [Family::V4].into()))
+}
+
+/// Web, exported, with nothing said about it.
+pub fn exported() -> Object {
+    Object::ServiceExport(ServiceExport::new(web(), Wall::from_unix_secs(1_700_000_000)))
+}
+
+/// The same, and it is said to be valid.
+pub fn exported_told() -> Object {
+    let since = Wall::from_unix_secs(1_700_000_000);
+    let valid = Condition { status: Some(true), reason: "Valid".into(), message: String::new(), since };
+    let Object::ServiceExport(export) = exported() else { unreachable!() };
+    Object::ServiceExport(ServiceExport { conditions: [(ConditionType::Valid, valid)].into(), ..export })
 }
 
 pub fn web_record() -> Object {
@@ -390,7 +403,9 @@ impl Stage for Rehearsal {
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)
             | Fault::ChangeAddress(_)
-            | Fault::Join(_) => return Ok(String::new()),
+            | Fault::Join(_)
+            | Fault::Leave(_)
+            | Fault::Rebuild(_) => return Ok(String::new()),
         };
         for (here, what) in &follows {
             self.add(Fact { at: self.now, place: here.clone(), what: what.clone() });

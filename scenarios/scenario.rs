@@ -77,6 +77,24 @@ pub struct Links {
     pub pairs: BTreeMap<(ClusterId, ClusterId), LinkSpec>,
 }
 
+impl Scenario {
+    /// The pod and service ranges that a cluster ever has, and from when on, in order of time.
+    pub(crate) fn ranges_of<'a>(&'a self, cluster: &'a ClusterId) -> impl Iterator<Item = (Duration, [Cidr; 2])> + 'a {
+        let first = self.clusters.get(cluster).map(|first| (Duration::ZERO, [first.pods, first.services]));
+        let rebuilt = self.timeline.iter().filter_map(move |act| {
+            let Verb::Rebuild(rebuilt) = &act.verb else { return None };
+            (rebuilt.cluster == *cluster).then_some((act.at, [rebuilt.pods, rebuilt.services]))
+        });
+        first.into_iter().chain(rebuilt)
+    }
+
+    /// All pod and service ranges that each cluster ever has.
+    pub(crate) fn all_ranges(&self) -> BTreeMap<ClusterId, Vec<Cidr>> {
+        let of = |id| self.ranges_of(id).flat_map(|(_, ranges)| ranges).collect();
+        self.clusters.keys().map(|id| (id.clone(), of(id))).collect()
+    }
+}
+
 impl Links {
     /// The link from a cluster to another, or to the broker's own site.
     pub(crate) fn between(&self, a: &ClusterId, b: Option<&ClusterId>) -> LinkSpec {
@@ -201,10 +219,25 @@ pub enum Verb {
     ChangeAddress(ClusterId),
     /// Tombolo is installed in a cluster that stood apart: its daemons start.
     Join(ClusterId),
+    /// It is uninstalled from one: its daemons take away what they have anywhere, and end.
+    Leave(ClusterId),
+    /// A cluster that is no member is built anew.
+    Rebuild(Rebuilt),
     /// No pod of the service is ready any more.
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.
     Ready(ClusterId, ServiceKey),
+}
+
+/// A cluster of which nothing but name, site and workloads is as before: another cluster under its name, with other ranges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rebuilt {
+    /// Its name.
+    pub cluster: ClusterId,
+    /// Its pod range from now on.
+    pub pods: Cidr,
+    /// Its service range from now on.
+    pub services: Cidr,
 }
 
 /// How far a wall clock is off.

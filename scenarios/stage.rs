@@ -1,6 +1,6 @@
 //! What a world must offer to play a scenario.
 
-use crate::{ApiRef, Daemons, Fact, ProbeId, Rate, Skew, Target};
+use crate::{ApiRef, Daemons, Fact, ProbeId, Rate, Rebuilt, Skew, Target};
 use core::fmt;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,10 @@ pub enum Fault {
     ChangeAddress(ClusterId),
     /// The daemons of a cluster that stood apart start.
     Join(ClusterId),
+    /// The daemons of a cluster are told that it leaves, and end when they have told that nothing of theirs is left.
+    Leave(ClusterId),
+    /// A cluster where no daemon of ours is at work is built anew, with other ranges.
+    Rebuild(Rebuilt),
     /// No pod of the service is ready any more.
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.

@@ -71,7 +71,7 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
                 let complete = if *synced { "" } else { ", not complete yet" };
                 ("dns", format!("{place} has {names} name{}{complete}", if *names == 1 { "" } else { "s" }))
             }
-            What::Told(event @ (Event::Refused { .. } | Event::Contested { .. })) => {
+            What::Told(event @ (Event::Refused { .. } | Event::Contested { .. } | Event::Left)) => {
                 ("join", format!("{place} {event}"))
             }
             What::Told(event @ Event::Public(Some(_))) => ("nat", format!("{place} {event}")),
@@ -165,6 +165,7 @@ fn choice<'a>(fact: &'a Fact, deaths: &mut BTreeMap<(&'a Place, &'a ClusterId, u
         | Event::Unanswered { .. }
         | Event::Public(_)
         | Event::Refused { .. }
+        | Event::Left
         | Event::Contested { .. }
         | Event::Ignored { .. } => return None,
     };

@@ -140,7 +140,7 @@ pub fn what(what: &What) -> String {
         What::Wrote { by, change, key, object } => {
             format!("{} {key}, by {by}: {}", sign(*change), describe(object))
         }
-        What::Applied { steps } => steps.join(" | "),
+        What::Applied { steps, .. } => steps.join(" | "),
         What::Table { names, synced } => {
             format!("dns table of {names} names{}", if *synced { "" } else { ", views not complete" })
         }

@@ -14,6 +14,8 @@ pub(crate) struct Trouble {
     coming: VecDeque<Act>,
     off: BTreeSet<(ClusterId, NodeName)>,
     dead: BTreeSet<(ClusterId, NodeName, Daemon)>,
+    /// Clusters that have left, or are about to.
+    left: BTreeSet<ClusterId>,
     cuts: Vec<(Side, Side)>,
     apis: BTreeMap<ApiRef, ApiFault>,
     /// When the last act was.
@@ -32,6 +34,7 @@ impl Trouble {
             coming: scenario.timeline.iter().cloned().collect(),
             off: BTreeSet::new(),
             dead: BTreeSet::new(),
+            left: BTreeSet::new(),
             cuts: Vec::new(),
             apis: BTreeMap::new(),
             last: Duration::ZERO,
@@ -60,7 +63,7 @@ impl Trouble {
                 let key = (cluster.clone(), node.clone(), *daemon);
                 if *runs {
                     self.dead.remove(&key);
-                } else if !self.off.contains(&(cluster.clone(), node.clone())) {
+                } else if !self.off.contains(&(cluster.clone(), node.clone())) && !self.left.contains(cluster) {
                     self.dead.insert(key);
                 }
                 self.last_beyond_apis = Some(fact.at);
@@ -221,7 +224,17 @@ impl Trouble {
             | Verb::Start(..)
             | Verb::NatRemap(_)
             | Verb::ChangeAddress(_)
-            | Verb::Join(_) => self.beyond_apis(*at),
+            | Verb::Rebuild(_) => self.beyond_apis(*at),
+            Verb::Join(cluster) => {
+                self.left.remove(cluster);
+                self.beyond_apis(*at);
+            }
+            // That its daemons end is no trouble.
+            Verb::Leave(cluster) => {
+                self.left.insert(cluster.clone());
+                self.dead.retain(|(of, ..)| of != cluster);
+                self.beyond_apis(*at);
+            }
             // Not a fault, but things move.
             Verb::Export(..) | Verb::Unexport(..) | Verb::Ready(..) | Verb::Unready(..) => {
                 self.last = self.last.max(*at)

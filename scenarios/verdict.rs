@@ -96,10 +96,10 @@ impl Evidence<'_> {
     /// The verdict on one expectation.
     pub(crate) fn judge(&self, expectation: &Expectation, addresses: &AddressBook) -> Verdict {
         match expectation {
-            Expectation::Connect { .. } => self.each_probe(expectation, fetched),
-            Expectation::Refuse { .. } => self.each_probe(expectation, refused),
+            Expectation::Connect { .. } => self.each_probe(expectation, |outcome, _| fetched(outcome)),
+            Expectation::Refuse { .. } => self.each_probe(expectation, |outcome, _| refused(outcome)),
             Expectation::Dns { rcode, any_of, .. } => {
-                self.each_probe(expectation, |outcome| addresses.check(rcode, any_of, outcome))
+                self.each_probe(expectation, |outcome, at| addresses.check(rcode, any_of, outcome, at))
             }
             Expectation::Outage { at_most, .. } => self.outage(expectation, *at_most),
             Expectation::Unchanged { what, .. } => self.unchanged(expectation, what),
@@ -108,20 +108,20 @@ impl Evidence<'_> {
         }
     }
 
-    fn tries(&self, expectation: &Expectation, wrong: impl Fn(&Outcome) -> Option<String>) -> Vec<Try> {
+    fn tries(&self, expectation: &Expectation, wrong: impl Fn(&Outcome, Duration) -> Option<String>) -> Vec<Try> {
         let Some(stream) = stream_of(self.streams, expectation) else { return Vec::new() };
         let mut tries = BTreeMap::new();
         for fact in self.facts {
             if let What::Probed { id, began, outcome } = &fact.what
                 && stream_of_probe(*id) == stream
             {
-                tries.insert(*id, Try { began: *began, ended: fact.at, wrong: wrong(outcome) });
+                tries.insert(*id, Try { began: *began, ended: fact.at, wrong: wrong(outcome, *began) });
             }
         }
         tries.into_values().collect()
     }
 
-    fn each_probe(&self, expectation: &Expectation, wrong: impl Fn(&Outcome) -> Option<String>) -> Verdict {
+    fn each_probe(&self, expectation: &Expectation, wrong: impl Fn(&Outcome, Duration) -> Option<String>) -> Verdict {
         let tries = self.tries(expectation, wrong);
         match when(expectation) {
             When::By(bound) => self.by(expectation, tries, bound),
@@ -156,7 +156,7 @@ impl Evidence<'_> {
 
     fn outage(&self, expectation: &Expectation, at_most: Duration) -> Verdict {
         let (from, to) = self.window(when(expectation));
-        let tries = self.tries(expectation, fetched);
+        let tries = self.tries(expectation, |outcome, _| fetched(outcome));
         let probes = tries.iter().filter(|t| (from..=to).contains(&t.began)).count();
         let verdict = Verdict::of(expectation, probes, Some(at_most));
         let mut answers = tries.iter().filter(|t| t.wrong.is_none()).map(|t| t.ended).collect::<Vec<_>>();

@@ -177,6 +177,7 @@ impl Whereabouts {
             | Event::Unanswered { .. }
             | Event::Public(_)
             | Event::Refused { .. }
+            | Event::Left
             | Event::Contested { .. }
             | Event::Ignored { .. } => {}
         }

@@ -2,8 +2,8 @@
 
 use crate::probing::Stream;
 use crate::{
-    ApiFault, Daemons, Expectation, Flow, NodeRef, ProbeTarget, Rate, Side, Skew, Target, Verb, Watched, When, Which,
-    Workload,
+    ApiFault, Daemons, Expectation, Flow, NodeRef, ProbeTarget, Rate, Rebuilt, Side, Skew, Target, Verb, Watched, When,
+    Which, Workload,
 };
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -132,10 +132,18 @@ pub fn verb(verb: &Verb) -> String {
         Verb::NatRemap(cluster) => format!("the NAT box of {cluster} forgets its mappings"),
         Verb::ChangeAddress(cluster) => format!("the NAT box of {cluster} gets another address"),
         Verb::Join(cluster) => format!("{cluster} joins"),
+        Verb::Leave(cluster) => format!("{cluster} leaves"),
+        Verb::Rebuild(rebuilt) => self::rebuilt(rebuilt),
         Verb::ClockRate(at, how) => format!("the clocks of {} run {}", node(at), rate(*how)),
         Verb::Unready(cluster, service) => format!("pods of {service} in {cluster} not ready"),
         Verb::Ready(cluster, service) => format!("pods of {service} in {cluster} ready"),
     }
+}
+
+/// What a cluster is now that was built anew.
+#[must_use]
+pub fn rebuilt(Rebuilt { cluster, pods, services }: &Rebuilt) -> String {
+    format!("{cluster} is built anew, with pods {pods} and services {services}")
 }
 
 /// How far a wall clock is off.

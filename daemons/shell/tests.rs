@@ -46,7 +46,8 @@ impl Machine for Reader {
             | Input::Probe { .. }
             | Input::LookedUp(_)
             | Input::Applied(_)
-            | Input::Stop => {
+            | Input::Stop
+            | Input::Leave => {
                 self.say(format!("{now} {input:?}"));
             }
         }

@@ -69,7 +69,7 @@ pub(super) const WORKLOAD: Mapping = Mapping {
 };
 
 /// A range that is taken.
-struct Taken {
+pub(super) struct Taken {
     range: Cidr,
     kind: &'static str,
     cluster: ClusterId,
@@ -139,7 +139,7 @@ fn cluster(
 
 /// A range that overlaps none before it, and none that means something else. The ranges of a cluster that stands apart may
 /// meet those of others: then it is refused when it joins.
-fn own_range(
+pub(super) fn own_range(
     cluster: &ClusterId,
     kind: &'static str,
     apart: bool,

@@ -42,6 +42,8 @@ pub(super) const VERBS: Choice = Choice {
         need("nat_remap", Form::One(Kind::Cluster)),
         need("change_address", Form::One(Kind::Cluster)),
         need("join", Form::One(Kind::Cluster)),
+        need("leave", Form::One(Kind::Cluster)),
+        need("rebuild", Form::Map(&membership::REBUILD)),
     ],
 };
 
@@ -72,7 +74,7 @@ pub(super) struct Before {
     powered_off: BTreeSet<ClusterId>,
     crashed: BTreeSet<ClusterId>,
     backed_up: BTreeSet<ApiRef>,
-    joined: BTreeSet<ClusterId>,
+    joined: membership::Joined,
     /// A verb could not be read: it may have been the one.
     unsure: bool,
 }
@@ -87,7 +89,8 @@ impl Before {
             Verb::PowerOff(node) => self.powered_off.insert(node.cluster.clone()),
             Verb::Crash(node, _) => self.crashed.insert(node.cluster.clone()),
             Verb::Api(api, ApiFault::BackedUp) => self.backed_up.insert(api.clone()),
-            Verb::Join(cluster) => self.joined.insert(cluster.clone()),
+            Verb::Join(cluster) => self.joined.insert(cluster.clone(), true).is_some(),
+            Verb::Leave(cluster) => self.joined.insert(cluster.clone(), false).is_some(),
             Verb::PowerOn(_)
             | Verb::Start(..)
             | Verb::Cut { .. }
@@ -100,7 +103,8 @@ impl Before {
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
-            | Verb::ChangeAddress(_) => false,
+            | Verb::ChangeAddress(_)
+            | Verb::Rebuild(_) => false,
         };
     }
 
@@ -191,6 +195,8 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
         "nat_remap" => nat::boxed(object, names, report).map(Verb::NatRemap),
         "change_address" => nat::boxed(object, names, report).map(Verb::ChangeAddress),
         "join" => membership::joins(object, names, &before.joined, report).map(Verb::Join),
+        "leave" => membership::leaves(object, names, &before.joined, report).map(Verb::Leave),
+        "rebuild" => membership::rebuilds(object, names, &before.joined, report).map(Verb::Rebuild),
         "clock_skew" => {
             clock(object, &CLOCK_SKEW, &some_node, skew, report).map(|(node, skew)| Verb::ClockSkew(node, skew))
         }

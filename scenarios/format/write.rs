@@ -10,7 +10,7 @@ use super::{SCENARIO, implied, parse};
 use crate::wording;
 use crate::{
     Ability, Act, ApiFault, ApiRef, Broker, Cluster, Daemons, Expectation, Flow, LinkSpec, Links, NodeRef, Rate,
-    Scenario, Side, Skew, Target, Verb, When, Workload,
+    Rebuilt, Scenario, Side, Skew, Target, Verb, When, Workload,
 };
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -250,6 +250,10 @@ fn verb(verb: &Verb) -> String {
         Verb::NatRemap(cluster) => format!("nat_remap: {}", word(cluster.as_str())),
         Verb::ChangeAddress(cluster) => format!("change_address: {}", word(cluster.as_str())),
         Verb::Join(cluster) => format!("join: {}", word(cluster.as_str())),
+        Verb::Leave(cluster) => format!("leave: {}", word(cluster.as_str())),
+        Verb::Rebuild(Rebuilt { cluster, pods, services }) => {
+            format!("rebuild: {{ cluster: {}, pods: {pods}, services: {services} }}", word(cluster.as_str()))
+        }
         Verb::Unready(cluster, service) => format!("unready: {cluster}/{service}"),
         Verb::Ready(cluster, service) => format!("ready: {cluster}/{service}"),
     }

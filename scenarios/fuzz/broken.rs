@@ -1,6 +1,7 @@
 //! What the acts so far have broken, and what would repair it: the bookkeeping that makes a timeline fair.
 
 use crate::{Act, ApiFault, Daemons, NodeRef, Scenario, Verb};
+use std::collections::BTreeSet;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::ServiceKey;
 
@@ -10,6 +11,8 @@ pub(super) struct Broken {
     /// The act that repairs each thing that is broken.
     cures: Vec<Verb>,
     exported: Vec<(ClusterId, ServiceKey)>,
+    /// Clusters that have not joined, or have left.
+    apart: BTreeSet<ClusterId>,
 }
 
 impl Broken {
@@ -17,7 +20,8 @@ impl Broken {
     pub(super) fn of(scenario: &Scenario) -> Self {
         let exported = scenario.workloads.iter().filter(|workload| workload.exported);
         let exported = exported.map(|workload| (workload.cluster.clone(), workload.service.clone())).collect();
-        Self { cures: Vec::new(), exported }
+        let apart = scenario.clusters.iter().filter(|(_, cluster)| cluster.apart).map(|(id, _)| id.clone());
+        Self { cures: Vec::new(), exported, apart: apart.collect() }
     }
 
     /// What repairs all that is broken now.
@@ -96,9 +100,19 @@ impl Broken {
                 self.exported.len() < before
             }
             // Nothing is broken by them.
-            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) | Verb::Join(_) => {
-                true
+            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => true,
+            Verb::Join(cluster) => {
+                self.cured(|cure| cure == verb);
+                self.apart.remove(cluster)
             }
+            Verb::Leave(cluster) => {
+                let changes = self.apart.insert(cluster.clone());
+                if changes {
+                    self.cures.push(Verb::Join(cluster.clone()));
+                }
+                changes
+            }
+            Verb::Rebuild(rebuilt) => self.apart.contains(&rebuilt.cluster),
             Verb::Unready(cluster, key) => {
                 let cure = Verb::Ready(cluster.clone(), key.clone());
                 let changes = !self.cures.contains(&cure);

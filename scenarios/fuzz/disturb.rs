@@ -1,10 +1,11 @@
-//! What is wrong in a drawn world and breaks nothing: clocks that are off, and a NAT box that changes its mind.
+//! What is wrong in a drawn world and needs no repair: clocks that are off, a NAT box that changes its mind, a cluster that
+//! leaves and joins again, and an API that is restored from a backup.
 //!
-//! It is drawn from a stream of chance of its own, after all else: so the rest of a seed's scenario stays what it was.
+//! Each is drawn from a stream of chance of its own, after all else: so the rest of a seed's scenario stays what it was.
 
 use super::draw::Dice;
 use crate::format::is_called;
-use crate::{Act, Broker, NodeRef, Rate, Scenario, Skew, Verb, Which};
+use crate::{Act, ApiFault, ApiRef, Broker, NodeRef, Rate, Scenario, Skew, Verb, Which};
 use core::time::Duration;
 use tombolo_core::base::{ClusterId, Rng};
 use tombolo_core::nat::boxes::{Behaviour, Dependence};
@@ -31,7 +32,43 @@ pub(super) fn disturb(scenario: &mut Scenario, seed: u64, without: &[String]) {
     for verb in verbs {
         scenario.timeline.push(Act { at: dice.millis(500, last.max(500)), verb });
     }
+    come_and_go(scenario, last, seed);
+    restore(scenario, last, seed);
+    scenario.timeline.retain(|act| !without.iter().any(|word| is_called(&act.verb, word)));
     scenario.timeline.sort_by_key(|act| act.at);
+}
+
+/// A cluster leaves and joins again, in the middle of everything else.
+fn come_and_go(scenario: &mut Scenario, last: u64, seed: u64) {
+    let mut dice = Dice(Rng::stream(seed, "fuzz, members"));
+    if dice.one_in(6) {
+        let id = dice.pick(&scenario.clusters.keys().cloned().collect::<Vec<_>>());
+        pair(scenario, [Verb::Leave(id.clone()), Verb::Join(id)], last, &mut dice);
+    }
+}
+
+/// An API gets data back that was there some time before.
+fn restore(scenario: &mut Scenario, last: u64, seed: u64) {
+    let mut dice = Dice(Rng::stream(seed, "fuzz, backups"));
+    if dice.one_in(8) {
+        let mut apis = scenario.clusters.keys().cloned().map(ApiRef::Cluster).collect::<Vec<_>>();
+        apis.extend((scenario.broker == Broker::Own).then_some(ApiRef::Broker));
+        let api = dice.pick(&apis);
+        let verbs = [ApiFault::BackedUp, ApiFault::Restored].map(|fault| Verb::Api(api.clone(), fault));
+        pair(scenario, verbs, last, &mut dice);
+    }
+}
+
+/// Two acts that belong together, the second some time after the first.
+fn pair(scenario: &mut Scenario, [first, second]: [Verb; 2], last: u64, dice: &mut Dice) {
+    let at = dice.millis(500, last.max(500));
+    let after = match dice.weighed(&[1, 2, 2]) {
+        0 => dice.millis(0, 2_000),
+        1 => dice.millis(2_000, 15_000),
+        _ => dice.millis(15_000, 40_000),
+    };
+    scenario.timeline.push(Act { at, verb: first });
+    scenario.timeline.push(Act { at: at + after, verb: second });
 }
 
 fn node(scenario: &Scenario, dice: &mut Dice) -> NodeRef {

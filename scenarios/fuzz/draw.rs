@@ -77,6 +77,8 @@ pub fn draw(seed: u64, without: &[String]) -> Scenario {
     };
     repair(&mut scenario, &broken, &mut dice);
     disturb(&mut scenario, seed, without);
+    // What that ended needs no other cure.
+    effective(&mut scenario);
     scenario.expect = expectations(&scenario, &broken, &mut dice);
     retime(&mut scenario);
     scenario.needs = implied(&scenario.links, &scenario.expect);
@@ -117,7 +119,7 @@ impl Dice {
     }
 
     /// An index, each as often as its weight says.
-    fn weighed(&mut self, weights: &[u64]) -> usize {
+    pub(super) fn weighed(&mut self, weights: &[u64]) -> usize {
         let mut left = self.0.below(weights.iter().sum());
         weights.iter().position(|weight| left.checked_sub(*weight).map(|less| left = less).is_none()).unwrap_or(0)
     }
@@ -288,9 +290,13 @@ impl World<'_> {
             Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) | Verb::Ready(..) => {
                 return None;
             }
-            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) | Verb::Join(_) => {
-                return None;
-            }
+            Verb::Leave(cluster) => Verb::Join(cluster.clone()),
+            Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_)
+            | Verb::Join(_)
+            | Verb::Rebuild(_) => return None,
         })
     }
 

@@ -140,7 +140,8 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
         Verb::NatRemap(cluster) | Verb::ChangeAddress(cluster) => {
             there.clusters.get(cluster).is_some_and(|cluster| cluster.nat.is_some())
         }
-        Verb::Join(cluster) => there.clusters.contains_key(cluster),
+        Verb::Join(cluster) | Verb::Leave(cluster) => there.clusters.contains_key(cluster),
+        Verb::Rebuild(rebuilt) => there.clusters.contains_key(&rebuilt.cluster),
         Verb::Crash(node, which) | Verb::Start(node, which) => has_daemon(&there, node, *which),
         Verb::Cut { from, to, .. } | Verb::Heal { from, to } => has_side(&there, from) && has_side(&there, to),
         Verb::Api(api, _) => has_api(&there, api),
@@ -333,7 +334,9 @@ fn plainer_verbs(scenario: &Scenario) -> Vec<Scenario> {
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
             | Verb::ChangeAddress(_)
-            | Verb::Join(_) => {}
+            | Verb::Join(_)
+            | Verb::Leave(_)
+            | Verb::Rebuild(_) => {}
         }
     }
     plainer
@@ -357,7 +360,9 @@ fn cure_of(verb: &Verb) -> Option<Verb> {
         | Verb::ClockRate(..)
         | Verb::NatRemap(_)
         | Verb::ChangeAddress(_)
-        | Verb::Join(_) => None,
+        | Verb::Join(_)
+        | Verb::Leave(_)
+        | Verb::Rebuild(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Invariant, Violation};
 use crate::bounds::{CHANCE_FORGIVEN, CONVERGED_WITHIN};
 use crate::exports::Exports;
 use crate::hopeless::hopeless;
+use crate::membership::Membership;
 use crate::probing::{Stream, stream_of, stream_of_probe, streams};
 use crate::trouble::Trouble;
 use crate::verdict::NOT_PROBED;
@@ -31,6 +32,7 @@ pub(super) struct Converges {
     trouble: Trouble,
     exports: Exports,
     exports_end: bool,
+    membership: Membership,
     /// How long a flow may fail by chance.
     forgiven: Duration,
     /// Streams whose last probe failed when it should not have, and since when.
@@ -70,15 +72,22 @@ impl Converges {
             hopeless: reasons,
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
-            exports_end: scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Unexport(..) | Verb::Unready(..))),
+            membership: Membership::of(scenario),
+            exports_end: scenario
+                .timeline
+                .iter()
+                .any(|act| matches!(act.verb, Verb::Unexport(..) | Verb::Unready(..) | Verb::Leave(_))),
             forgiven: if scenario.links.lose_packets() { CHANCE_FORGIVEN } else { Duration::ZERO },
             failing: BTreeMap::new(),
             told: BTreeSet::new(),
         }
     }
 
-    /// Whether what the stream aims at is there.
+    /// Whether what the stream aims at is there, for who is a member.
     fn reachable(&self, stream: &Stream, at: Duration) -> bool {
+        if !self.membership.at(&stream.from.cluster, at) {
+            return false;
+        }
         let Some(name) = stream.name() else { return !self.exports_end };
         let Some((key, of)) = named_by(name, &self.workloads) else { return false };
         self.exports

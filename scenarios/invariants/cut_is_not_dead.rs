@@ -8,6 +8,7 @@
 use super::{Invariant, Violation, end_may_come_late};
 use crate::bounds::CONVERGED_WITHIN;
 use crate::exports::Exports;
+use crate::membership::Membership;
 use crate::mirror::Mirror;
 use crate::steps::{RouteDoes, RouteStep, route_step};
 use crate::trouble::Trouble;
@@ -24,11 +25,12 @@ const NAME: &str = "Cut is not dead";
 pub(super) struct CutIsNotDead {
     trouble: Trouble,
     exports: Exports,
+    membership: Membership,
     /// All that is ever exported.
     services: BTreeSet<(ClusterId, ServiceKey)>,
     mirror: Mirror,
     /// Pod and service ranges.
-    ranges: BTreeMap<ClusterId, [Cidr; 2]>,
+    ranges: BTreeMap<ClusterId, Vec<Cidr>>,
     /// Names that the DNS server of a node knew, since it has all views.
     names: BTreeMap<(ClusterId, NodeName), usize>,
     /// Destination and table of each route that leads there, in the kernel of a node.
@@ -37,13 +39,13 @@ pub(super) struct CutIsNotDead {
 
 impl CutIsNotDead {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        let ranges = scenario.clusters.iter().map(|(id, cluster)| (id.clone(), [cluster.pods, cluster.services]));
         Self {
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
+            membership: Membership::of(scenario),
             services: scenario.workloads.iter().map(|w| (w.cluster.clone(), w.service.clone())).collect(),
             mirror: Mirror::of(scenario),
-            ranges: ranges.collect(),
+            ranges: scenario.all_ranges(),
             names: BTreeMap::new(),
             routes: BTreeMap::new(),
         }
@@ -65,6 +67,9 @@ impl Invariant for CutIsNotDead {
         let names_before = self.note_names(fact);
         let withdrawn = self.note_routes(fact);
         let within = CONVERGED_WITHIN;
+        if self.is_of_one_that_left(fact) {
+            return None;
+        }
         if !self.trouble.apis_lately(fact.at, within) || self.trouble.emptied_lately(fact.at, within) {
             return None;
         }
@@ -120,7 +125,7 @@ impl CutIsNotDead {
     fn note_routes(&mut self, fact: &Fact) -> Option<String> {
         let Place::Node(own, node) = &fact.place else { return None };
         let at = (own.clone(), node.clone());
-        let What::Applied { steps } = &fact.what else {
+        let What::Applied { steps, .. } = &fact.what else {
             if let What::Power(_) = fact.what {
                 self.routes.remove(&at);
             }
@@ -141,7 +146,7 @@ impl CutIsNotDead {
                 }
                 RouteDoes::Blocks => known.remove(&id),
             };
-            if lost && withdrawn.is_none() && !kept.contains(&step.id()) && self.remote(own, step.to) {
+            if lost && withdrawn.is_none() && !kept.contains(&step.id()) && self.remote(own, step.to, fact.at) {
                 withdrawn = Some(format!("the route to {} in table {} was withdrawn", step.to, step.table));
             }
         }
@@ -182,8 +187,22 @@ impl CutIsNotDead {
             .then(|| format!("the DNS table shrank from {before} names to {now}"))
     }
 
-    fn remote(&self, own: &ClusterId, to: Cidr) -> bool {
-        self.ranges.iter().any(|(cluster, ranges)| cluster != own && ranges.iter().any(|range| range.covers(&to)))
+    /// Whether it leads to another cluster that has not left.
+    fn remote(&self, own: &ClusterId, to: Cidr, at: Duration) -> bool {
+        let theirs = |(cluster, ranges): (&ClusterId, &Vec<Cidr>)| {
+            cluster != own && ranges.iter().any(|range| range.covers(&to)) && !self.membership.has_left(cluster, at)
+        };
+        self.ranges.iter().any(theirs)
+    }
+
+    /// A cluster that leaves withdraws all it has.
+    fn is_of_one_that_left(&self, fact: &Fact) -> bool {
+        let left = |cluster: &ClusterId| self.membership.has_left(cluster, fact.at);
+        match (&fact.what, &fact.place) {
+            (What::Wrote { by: Place::Daemon(cluster, ..), .. }, _) => left(cluster),
+            (_, Place::Node(cluster, _) | Place::Daemon(cluster, ..)) => left(cluster),
+            (_, Place::World | Place::Api(_)) => false,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Invariant, Violation, end_may_come_late};
 use crate::addresses::AddressBook;
 use crate::bounds::{CONVERGED_WITHIN, GONE_WITHIN, LOST_HIDDEN_WITHIN, NAME_KNOWN_WITHIN};
 use crate::exports::Exports;
+use crate::membership::Membership;
 use crate::mirror::Mirror;
 use crate::probing::{Stream, stream_of_probe, streams};
 use crate::trouble::Trouble;
@@ -36,14 +37,15 @@ pub(super) struct DnsNeverLies {
     streams: Vec<Stream>,
     trouble: Trouble,
     exports: Exports,
+    membership: Membership,
     mirror: Mirror,
     addresses: AddressBook,
     /// Clusters whose DNS server has complete views.
     synced: BTreeSet<ClusterId>,
     /// Since when the own API of a cluster holds the import of a service.
     imported: BTreeMap<(ClusterId, ServiceKey), Duration>,
-    /// When a cluster last got an address for a service.
-    resolved: BTreeMap<(ClusterId, ServiceKey), Duration>,
+    /// When a cluster last got an address for a service, and whose.
+    resolved: BTreeMap<(ClusterId, ServiceKey), BTreeMap<ClusterId, Duration>>,
     /// Since when all gateways of the first cluster, of which one is active, say that the second is lost.
     lost: BTreeMap<(ClusterId, ClusterId), Duration>,
 }
@@ -55,6 +57,7 @@ impl DnsNeverLies {
             streams: streams(scenario),
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
+            membership: Membership::of(scenario),
             mirror: Mirror::of(scenario),
             addresses: AddressBook::default(),
             synced: BTreeSet::new(),
@@ -92,11 +95,10 @@ impl Invariant for DnsNeverLies {
             Outcome::Fetched { address, .. } => self.answered(&question, *address),
             Outcome::Failed { .. } => None,
         };
-        let (asking, key) = (question.asking.clone(), question.key);
-        let any = matches!(outcome, Outcome::Resolved { addresses, .. } if !addresses.is_empty());
-        if any || matches!(outcome, Outcome::Fetched { .. }) {
-            self.resolved.insert((asking, key), *began);
-        }
+        let owners: Vec<(ClusterId, Duration)> =
+            self.owners_in(&question, outcome).map(|owner| (owner.clone(), *began)).collect();
+        let at = (question.asking.clone(), question.key);
+        self.resolved.entry(at).or_default().extend(owners);
         Some(Violation { invariant: NAME, at: fact.at, text: text? })
     }
 
@@ -161,20 +163,44 @@ impl DnsNeverLies {
         }
     }
 
+    /// Whose addresses the answer holds.
+    fn owners_in<'a>(
+        &'a self,
+        question: &'a Question<'a>,
+        outcome: &'a Outcome,
+    ) -> impl Iterator<Item = &'a ClusterId> {
+        let addresses = match outcome {
+            Outcome::Resolved { addresses, .. } => addresses.as_slice(),
+            Outcome::Fetched { address, .. } => std::slice::from_ref(address),
+            Outcome::Failed { .. } => &[],
+        };
+        self.exports.exporters(&question.key).filter(|cluster| {
+            let owner = ((*cluster).clone(), question.key.clone());
+            let theirs = self.addresses.of_service(&owner, Duration::ZERO, question.answered);
+            addresses.iter().any(|address| theirs.contains(address))
+        })
+    }
+
     /// Says why NXDOMAIN is a lie, if it is.
     fn denied(&self, question: &Question<'_>) -> Option<String> {
         let Question { asking, name, key, of, began, answered } = question;
+        // Who is no member, or has just become one again, need not know.
+        let member_since = self.membership.since(asking, *began)?;
         let named = |cluster: &&ClusterId| {
             let meant = of.as_ref().is_none_or(|of| of == *cluster);
             meant && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), *began)
         };
-        let since =
-            self.exports.exporters(key).filter(named).filter_map(|c| self.exports.since(c, key, *began)).min()?;
+        let exporters = || {
+            let since = |cluster| Some((cluster, self.exports.since(cluster, key, *began)?.max(member_since)));
+            self.exports.exporters(key).filter(named).filter_map(since)
+        };
+        let since = exporters().map(|(_, since)| since).min()?;
         if self.trouble.emptied_lately(*answered, CONVERGED_WITHIN) {
             return None;
         }
         let at = ((*asking).clone(), key.clone());
-        if let Some(when) = self.resolved.get(&at).filter(|when| **when >= since) {
+        let had = |(cluster, since)| self.resolved.get(&at)?.get(cluster).filter(|when| **when >= since);
+        if let Some(when) = exporters().find_map(had) {
             return Some(format!(
                 "{asking} was told that {name} does not exist, and had its address at {}",
                 seconds(*when)
@@ -191,8 +217,10 @@ impl DnsNeverLies {
         let Question { asking, name, key, began, answered, .. } = question;
         let mut all_known = true;
         let mut owners = Vec::new();
+        let calm = self.trouble.calm_for(*answered) >= GONE_WITHIN + answered.saturating_sub(*began);
+        let from = if calm { began.saturating_sub(GONE_WITHIN) } else { Duration::ZERO };
         for cluster in self.exports.exporters(key) {
-            let known = self.addresses.of_service(&(cluster.clone(), key.clone()));
+            let known = self.addresses.of_service(&(cluster.clone(), key.clone()), from, *answered);
             all_known &= !known.is_empty();
             if known.contains(&address) {
                 owners.push(cluster);
@@ -201,8 +229,6 @@ impl DnsNeverLies {
         if owners.is_empty() {
             return all_known.then(|| format!("{asking} was told {address} for {name}, which no exporter has"));
         }
-        let calm = self.trouble.calm_for(*answered) >= GONE_WITHIN + answered.saturating_sub(*began);
-        let from = if calm { began.saturating_sub(GONE_WITHIN) } else { Duration::ZERO };
         owners.retain(|cluster| self.exports.within(cluster, key, from, *began));
         if owners.is_empty() {
             return Some(format!("{asking} was told {address} for {name}, whose export is over"));
@@ -304,6 +330,59 @@ mod tests {
             timeline.push(act(at, Verb::Api(ApiRef::Broker, fault)));
         }
         assert_eq!([31, 49, 51].map(|at| denied_at(at, &timeline)), [0, 0, 1]);
+    }
+
+    #[test]
+    fn that_one_exporter_was_answered_does_not_mean_that_another_is_known() {
+        let north = (cluster("north"), web());
+        let mut both = scenario(
+            vec![act(20, Verb::Unexport(cluster("east"), web())), act(20, Verb::Export(north.0.clone(), web()))],
+            vec![resolves(When::Always, "NOERROR", vec![])],
+        );
+        let beside = Workload { cluster: north.0.clone(), exported: false, ..both.workloads[0].clone() };
+        both.workloads.push(beside);
+        let mut facts = working();
+        facts.extend([asked(20, "NOERROR", &[WEB_IP]), asked(25, "NXDOMAIN", &[])]);
+        assert_eq!(broken(&mut DnsNeverLies::of(&both), &facts, secs(60)), [""; 0]);
+    }
+
+    #[test]
+    fn who_has_left_or_just_joined_again_need_not_know_names() {
+        let west = || cluster("west");
+        let mut facts = working();
+        facts.extend([asked(21, "NXDOMAIN", &[]), asked(31, "NXDOMAIN", &[])]);
+        let again = vec![act(20, Verb::Leave(west())), act(30, Verb::Join(west()))];
+        assert_eq!(watch(again, &facts), [""; 0]);
+        assert_eq!(watch(vec![act(30, Verb::Leave(west()))], &facts).len(), 1);
+    }
+
+    #[test]
+    fn an_address_of_before_a_cluster_was_built_anew_is_caught() {
+        let east = || cluster("east");
+        let mut timeline = vec![act(20, Verb::Leave(east()))];
+        timeline.push(act(
+            40,
+            Verb::Rebuild(crate::Rebuilt {
+                cluster: east(),
+                pods: "10.7.0.0/16".parse().unwrap(),
+                services: "10.107.0.0/16".parse().unwrap(),
+            }),
+        ));
+        timeline.push(act(40, Verb::Join(east())));
+        let Object::Service(service) = web_service() else { unreachable!() };
+        let anew = Object::Service(tombolo_core::model::Service {
+            cluster_ips: vec!["10.107.0.10".parse().unwrap()],
+            ..service
+        });
+        let mut facts = working();
+        facts.push(fact(secs(40), "east api", wrote("world", Change::Created, anew)));
+        facts.push(asked(65, "NOERROR", &["10.107.0.10"]));
+        assert_eq!(watch(timeline.clone(), &facts), [""; 0]);
+        facts.push(asked(66, "NOERROR", &[WEB_IP]));
+        assert_eq!(
+            watch(timeline, &facts),
+            ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, which no exporter has"]
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod no_flap;
 mod no_leak;
 mod no_lost_delete;
 mod no_overlap;
+mod nothing_left_behind;
 mod one_announcer;
 
 use crate::bounds::{CONVERGED_WITHIN, PROBE_EVERY};
@@ -93,6 +94,7 @@ pub fn all(scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
         Box::new(no_leak::NoLeak::of(scenario)),
         Box::new(no_flap::NoFlap::of(scenario)),
         Box::new(converges::Converges::of(scenario)),
+        Box::new(nothing_left_behind::NothingLeftBehind::of(scenario)),
     ]
 }
 

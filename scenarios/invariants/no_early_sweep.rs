@@ -1,8 +1,10 @@
 //! **No early sweep.** Nothing is removed on the strength of a view that is not yet complete: a record, an import or a
-//! copy of what a cluster announces is never deleted while its source still exists where it comes from.
+//! copy of what a cluster announces is never deleted while its source still exists where it comes from. A cluster that
+//! leaves takes all away, its own and its copies of others'.
 
 use super::{Invariant, Violation, end_may_come_late};
 use crate::exports::Exports;
+use crate::membership::Membership;
 use crate::mirror::Mirror;
 use crate::trouble::Trouble;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
@@ -16,12 +18,18 @@ const NAME: &str = "No early sweep";
 pub(super) struct NoEarlySweep {
     trouble: Trouble,
     exports: Exports,
+    membership: Membership,
     mirror: Mirror,
 }
 
 impl NoEarlySweep {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        Self { trouble: Trouble::of(scenario), exports: Exports::of(scenario), mirror: Mirror::of(scenario) }
+        Self {
+            trouble: Trouble::of(scenario),
+            exports: Exports::of(scenario),
+            membership: Membership::of(scenario),
+            mirror: Mirror::of(scenario),
+        }
     }
 }
 
@@ -38,6 +46,9 @@ impl Invariant for NoEarlySweep {
         self.trouble.watch(fact);
         let before = self.mirror.watch(fact);
         let (What::Wrote { by, change, key, object }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
+        if matches!(by, Place::Daemon(author, ..) if self.membership.has_left(author, fact.at)) {
+            return None;
+        }
         let source = match (change, object) {
             (Change::Created, _) => None,
             (Change::Deleted, Object::ExportRecord(record)) => self
@@ -56,7 +67,7 @@ impl Invariant for NoEarlySweep {
                 }
                 _ => None,
             },
-            (Change::Deleted, _) => self.still_announced(api, key, object),
+            (Change::Deleted, _) => self.still_announced(api, key, object, fact.at),
             (Change::Replaced, _) => None,
         };
         let verb = if *change == Change::Deleted { "deleted" } else { "cut down" };
@@ -87,9 +98,10 @@ impl NoEarlySweep {
     }
 
     /// Says that the copied announcement still stands in its cluster, and that no later one takes its place.
-    fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object) -> Option<String> {
+    fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object, at: Duration) -> Option<String> {
         let (cluster, epoch) = object.announced()?;
-        if key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch) {
+        let superseded = key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch);
+        if superseded || self.membership.has_left(cluster, at) {
             return None;
         }
         let origin = ApiRef::Cluster(cluster.clone());

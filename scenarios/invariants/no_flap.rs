@@ -6,6 +6,7 @@
 
 use super::{Invariant, Violation};
 use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER};
+use crate::membership::Membership;
 use crate::stillness::Stillness;
 use crate::trouble::Trouble;
 use crate::{Fact, Place, Scenario, Verb, What, trace};
@@ -17,6 +18,7 @@ const NAME: &str = "No flap";
 /// See the module.
 pub(super) struct NoFlap {
     trouble: Trouble,
+    membership: Membership,
     stillness: Stillness,
     lossy: bool,
     /// When NAT boxes get other addresses.
@@ -28,6 +30,7 @@ impl NoFlap {
         let changes = scenario.timeline.iter().filter(|act| matches!(act.verb, Verb::ChangeAddress(_)));
         Self {
             trouble: Trouble::of(scenario),
+            membership: Membership::of(scenario),
             stillness: Stillness::default(),
             lossy: scenario.links.lose_packets(),
             renumbered: changes.map(|act| act.at).collect(),
@@ -42,6 +45,10 @@ impl NoFlap {
     fn moves(&mut self, fact: &Fact) -> Option<String> {
         let stir = self.stillness.stir(fact);
         match &fact.what {
+            // It ends because nothing is left.
+            What::Process(_) if matches!(&fact.place, Place::Daemon(of, ..) if self.membership.has_left(of, fact.at)) => {
+                None
+            }
             What::Told(
                 Event::Elected(_) | Event::StoodDown { .. } | Event::PathChosen { .. } | Event::PathDead { .. },
             )
@@ -56,6 +63,7 @@ impl NoFlap {
                 | Event::Unanswered { .. }
                 | Event::Public(_)
                 | Event::Refused { .. }
+                | Event::Left
                 | Event::Contested { .. }
                 | Event::Ignored { .. },
             )

@@ -14,7 +14,8 @@ const NAME: &str = "No leak between strangers";
 
 /// See the module.
 pub(super) struct NoLeak {
-    ranges: BTreeMap<ClusterId, [Cidr; 2]>,
+    /// All that each cluster ever has.
+    ranges: BTreeMap<ClusterId, Vec<Cidr>>,
     /// The last claim of each cluster; it stays when the broker loses it, and may be given back.
     claims: BTreeMap<ClusterId, Claim>,
     /// Whose claims the broker holds.
@@ -23,12 +24,7 @@ pub(super) struct NoLeak {
 
 impl NoLeak {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        let ranges = |(id, cluster): (&ClusterId, &crate::Cluster)| (id.clone(), [cluster.pods, cluster.services]);
-        Self {
-            ranges: scenario.clusters.iter().map(ranges).collect(),
-            claims: BTreeMap::new(),
-            standing: BTreeSet::new(),
-        }
+        Self { ranges: scenario.all_ranges(), claims: BTreeMap::new(), standing: BTreeSet::new() }
     }
 
     /// An endpoint that is not in its cluster.
@@ -89,7 +85,7 @@ impl Invariant for NoLeak {
                 self.changes_claims(by, *change, claims)?
             }
             (What::Wrote { by, object, .. }, Place::Api(api)) => self.wrote(by, api, object)?,
-            (What::Applied { steps }, Place::Node(cluster, node)) => {
+            (What::Applied { steps, .. }, Place::Node(cluster, node)) => {
                 let to = self.leads_astray(steps)?;
                 format!("{cluster}/{node} has a route to {to}, which is no cluster's")
             }

@@ -69,7 +69,7 @@ impl Invariant for NoLostDelete {
         }
         let ended = self.exports.ended(*began);
         let (cluster, _, since) = ended.iter().find(|(cluster, of, _)| {
-            let known = self.addresses.of_service(&((*cluster).clone(), key.clone()));
+            let known = self.addresses.of_service(&((*cluster).clone(), key.clone()), Duration::ZERO, *began);
             **of == key && addresses.iter().any(|address| known.contains(address))
         })?;
         let text =

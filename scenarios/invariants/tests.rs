@@ -72,7 +72,8 @@ fn each_invariant_says_what_it_stands_for() {
             "No overlap",
             "No leak between strangers",
             "No flap",
-            "Converges"
+            "Converges",
+            "Nothing left behind"
         ]
     );
     assert!(all.iter().all(|invariant| invariant.stands_for().starts_with('F')));

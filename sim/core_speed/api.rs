@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tombolo_core::base::{Revision, Store, StoreError};
-use tombolo_core::model::{Api, ApiError, Key, Kind, Object, Version, WatchEvent, Write};
+use tombolo_core::model::{Api, ApiError, Key, Kind, Object, ServiceKey, Version, WatchEvent, Write};
 use tombolo_core::roles::RequestId;
 use tombolo_scenarios::{ApiFault, ApiRef, Change};
 
@@ -262,6 +262,19 @@ impl ApiServer {
             let _ = self.store.create(address.clone(), Arc::clone(object));
         }
         self.end_all(false)
+    }
+
+    /// It is another cluster's now, and holds nothing.
+    pub(super) fn rebuild(&mut self) -> Vec<(Client, Answer)> {
+        self.store = Store::new(HISTORY_MAX);
+        self.backup = Vec::new();
+        self.end_all(false)
+    }
+
+    /// The services that the cluster exports.
+    pub(super) fn exported(&self) -> Vec<ServiceKey> {
+        let objects = self.store.iter().map(|(_, there)| &*there.value);
+        objects.filter_map(|o| if let Object::ServiceExport(e) = o { Some(e.key.clone()) } else { None }).collect()
     }
 
     /// Begins to behave like this; gives what clients are told of it at once.

@@ -4,7 +4,7 @@ use super::flows::Payload;
 use super::process::{Client, ProcessId, Running, Watch};
 use super::roles::Start;
 use super::{Class, CoreSpeed, Event};
-use crate::world::{self, HostId};
+use crate::world::HostId;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ impl CoreSpeed {
     /// A daemon's process is due to start, if nothing happened to its host meanwhile.
     pub(super) fn start_due(&mut self, id: ProcessId, power_up: u64) {
         let Some(host) = self.processes.get(id.0).map(|process| process.host) else { return };
-        let apart = world::stands_apart(&self.layout, host, &self.apart);
+        let apart = self.outsiders.stands_apart(&self.layout, host);
         if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) && !apart {
             self.start_process(id);
         }
@@ -58,6 +58,9 @@ impl CoreSpeed {
         self.tell(self.daemon_place(id), What::Process(true));
         let client = Client { process: id, boot };
         self.wall(client);
+        if self.outsiders.leaves(&node.cluster) {
+            self.feed(client, Input::Leave);
+        }
         for watch in 0..count {
             self.connect(client, watch);
         }
@@ -162,7 +165,13 @@ impl CoreSpeed {
             Output::LookUp => self.look_up(client),
             Output::Network(wanted) => self.want(client, wanted),
             Output::Dns(table) => self.swap_table(client, table),
-            Output::Event(event) => self.tell(self.daemon_place(client.process), What::Told(event)),
+            Output::Event(event) => {
+                let is_over = event == tombolo_core::roles::Event::Left;
+                self.tell(self.daemon_place(client.process), What::Told(event));
+                if is_over {
+                    self.kill_process(client.process);
+                }
+            }
         }
     }
 
@@ -192,8 +201,9 @@ impl CoreSpeed {
         let Some(wanted) = self.desired.get_mut(client.process.0).and_then(Option::take) else { return };
         let Some(kernel) = self.fabric.kernel_mut(host) else { return };
         let steps = kernel.apply(&wanted);
+        let items = kernel.ours().entries().count();
         if !steps.is_empty() {
-            self.tell(self.node_place(host), What::Applied { steps });
+            self.tell(self.node_place(host), What::Applied { steps, items });
         }
         self.feed(client, Input::Applied(Ok(())));
     }

@@ -2,12 +2,12 @@
 
 use super::flows::Payload;
 use super::{CoreSpeed, Event, ProcessId};
-use crate::world::{Clock, Fabric, Ground, HostId, Layout, export};
+use crate::world::{Clock, Fabric, Ground, HostId, Layout, Outsiders, export};
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::{Api, Object, ServiceKey, Write};
+use tombolo_core::model::{Api, Kind, Object, ServiceKey, Write};
+use tombolo_core::roles::Input;
 use tombolo_scenarios::{ApiFault, ApiRef, Daemon, StageError, What};
 
 /// A node that gets power has its daemons running after this, at least and at most.
@@ -65,8 +65,34 @@ impl Ground for CoreSpeed {
         }
     }
 
-    fn apart(&mut self) -> &mut BTreeSet<ClusterId> {
-        &mut self.apart
+    fn outsiders(&mut self) -> &mut Outsiders {
+        &mut self.outsiders
+    }
+
+    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon) {
+        let id = self.find_daemon(node, daemon);
+        if let Some(client) = id.and_then(|id| Some(self.processes.get(id.0)?.client(id))) {
+            self.feed(client, Input::Leave);
+        }
+    }
+
+    fn relay(&mut self, cluster: &ClusterId, layout: Layout) -> Result<(), StageError> {
+        self.layout = Arc::new(layout);
+        self.fabric.set_layout(Arc::clone(&self.layout));
+        let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
+        let Some(api) = self.apis.get_mut(number) else { return Ok(()) };
+        let (exported, ended) = (api.exported(), api.rebuild());
+        self.answer_all(number, ended);
+        for object in self.layout.objects(cluster) {
+            if object.kind() != Kind::ServiceExport {
+                self.write_as_world(number, Write::Create(object));
+            }
+        }
+        for key in exported {
+            self.create_export(cluster, &key)?;
+        }
+        self.write_slices(cluster, |_| true);
+        Ok(())
     }
 
     fn listen_to_nodes(&mut self) {

@@ -21,7 +21,7 @@ mod process;
 mod queue;
 mod roles;
 
-use crate::world::{self, Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outcome};
+use crate::world::{self, Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outcome, Outsiders};
 use api::{Accepted, ApiServer};
 
 use core::time::Duration;
@@ -32,9 +32,8 @@ use process::{Client, Process, ProcessId};
 use queue::{Class, Queue};
 pub(crate) use roles::{MachineUser, use_machine};
 pub use roles::{Settings, Spawn, Start, real};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::base::Rng;
 use tombolo_core::model::{Api, Write};
 use tombolo_core::network::LinkName;
 use tombolo_core::roles::RequestId;
@@ -97,8 +96,7 @@ pub struct CoreSpeed {
     apis: Vec<ApiServer>,
     flows: Flows,
     lifecycles: Lifecycles,
-    /// Clusters that have not joined.
-    apart: BTreeSet<ClusterId>,
+    outsiders: Outsiders,
     facts: Vec<Fact>,
     chance: Rng,
     overlay: LinkName,
@@ -132,7 +130,7 @@ impl CoreSpeed {
             clocks: (0..hosts).map(|_| Clock::new(Duration::ZERO, &mut chance)).collect(),
             power_ups: vec![1; hosts],
             lifecycles: Lifecycles::new(&layout),
-            apart: world::apart(scenario),
+            outsiders: Outsiders::of(scenario),
             network_daemons: vec![None; hosts],
             layout,
             spawn,

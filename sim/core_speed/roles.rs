@@ -1,7 +1,7 @@
 //! Which machine a daemon's process is.
 
 use super::process::Driven;
-use crate::world::{HostId, Layout, NodeLayout, cluster_uid};
+use crate::world::{HostId, Layout, NodeLayout};
 use core::time::Duration;
 use tombolo_core::base::Instant;
 use tombolo_core::dns::Zone;
@@ -77,7 +77,7 @@ pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out 
                 looks_up: true,
                 keys: start.node.cable_keys.to_vec(),
                 process: start.boot.to_string(),
-                cluster_uid: cluster_uid(&start.node.cluster),
+                cluster_uid: start.layout.cluster_uid(&start.node.cluster),
             }))
         }
         Daemon::RouteAgent => user.use_it(RouteAgent::new(node_config(start))),

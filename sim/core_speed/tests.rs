@@ -58,7 +58,7 @@ impl Machine for Notes {
             Input::Probe { arrival, bytes, .. } => self.note(format!("asked {bytes:?} out of {arrival:?}")),
             Input::LookedUp(result) => self.note(format!("seen as {result:?}")),
             Input::Applied(result) => self.note(format!("applied: {}", result.is_ok())),
-            Input::Read(..) | Input::Stop => {}
+            Input::Read(..) | Input::Stop | Input::Leave => {}
         }
     }
 
@@ -340,7 +340,7 @@ fn a_desired_network_is_planned_applied_told_and_carries_hellos() {
     let mut world = world(greeter);
     let facts = run(&mut world, secs(2));
     let steps = facts.iter().find_map(|fact| match &fact.what {
-        What::Applied { steps } if fact.place.to_string() == "west/worker" => Some(steps.clone()),
+        What::Applied { steps, .. } if fact.place.to_string() == "west/worker" => Some(steps.clone()),
         _ => None,
     });
     assert!(steps.unwrap().iter().any(|step| step.starts_with("+ link vx-tombolo")));

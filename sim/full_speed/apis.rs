@@ -87,24 +87,35 @@ impl FullSpeed {
                 backup: Backup::default(),
             });
             let number = self.apis.len() - 1;
-            self.fill(number)?;
+            self.fill(number, |_| true)?;
             self.start_api(number)?;
         }
         Ok(())
     }
 
-    /// Puts there what a cluster has without us.
-    fn fill(&self, number: usize) -> Result<(), FullSpeedError> {
+    /// Puts there what a cluster has without us, as far as it `has` it.
+    fn fill(&self, number: usize, has: impl Fn(&Object) -> bool) -> Result<(), FullSpeedError> {
         let Some(api) = self.apis.get(number) else { return Ok(()) };
         let places = Places::default();
         for namespace in [places.local.as_str(), places.broker.as_str()] {
             api.server.create_namespace(namespace).map_err(|failure| FullSpeedError::Api(failure.to_string()))?;
         }
         let ApiRef::Cluster(cluster) = &api.name else { return Ok(()) };
-        for object in self.layout.objects(cluster) {
+        for object in self.layout.objects(cluster).into_iter().filter(has) {
             self.put(number, cluster, &object).map_err(|error| FullSpeedError::Api(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// The API is another cluster's now, and holds what that has without us, but for its exports.
+    pub(super) fn rebuild_api(&mut self, number: usize) -> Result<(), FullSpeedError> {
+        let Some(api) = self.apis.get_mut(number) else { return Ok(()) };
+        api.backup = Backup::default();
+        let (ran, server) = (api.process.is_some(), api.server.clone());
+        self.stop_api(number);
+        server.restart_empty(|_, _| false);
+        self.fill(number, |object| object.kind() != Kind::ServiceExport)?;
+        if ran { self.start_api(number) } else { Ok(()) }
     }
 
     /// The cluster itself writes, which nothing can refuse.

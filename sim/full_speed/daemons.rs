@@ -9,9 +9,11 @@ use super::sockets::{StackId, TcpStream};
 use super::{Due, FullSpeed, FullSpeedError};
 use crate::core_speed::{MachineUser, Start, use_machine};
 use crate::world::{HostId, LOOKUP_TIME, Layout};
+use core::cell::Cell;
 use core::time::Duration;
 use http::Uri;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, Instant, Rng};
 use tombolo_core::roles::{Event, Input, Role};
@@ -44,9 +46,11 @@ pub(super) struct Post {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) process: Process,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     wanted: WantedCell,
     lookups: LookUps,
+    /// It has told that nothing of its own is left.
+    left: Rc<Cell<bool>>,
     /// The world is about to apply what is wanted.
     applying: bool,
 }
@@ -63,6 +67,7 @@ struct Kit {
     cluster: ClusterId,
     layout: Arc<Layout>,
     lookups: LookUps,
+    left: Rc<Cell<bool>>,
     local: SocketAddr,
     broker: SocketAddr,
     user_agent: String,
@@ -90,7 +95,7 @@ impl FullSpeed {
     /// A daemon's process is due to start, if nothing happened to its host meanwhile.
     pub(super) fn start_due(&mut self, id: DaemonId, power_up: u64) -> Result<(), FullSpeedError> {
         let Some(host) = self.daemons.get(id.0).map(|post| post.host) else { return Ok(()) };
-        let apart = crate::world::stands_apart(&self.layout, host, &self.apart);
+        let apart = self.outsiders.stands_apart(&self.layout, host);
         if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) && !apart {
             self.start_daemon(id)?;
         }
@@ -124,15 +129,20 @@ impl FullSpeed {
             cluster: node.cluster.clone(),
             layout: Arc::clone(&layout),
             lookups: lookups.clone(),
+            left: Rc::default(),
             local: self.api_address(&ApiRef::Cluster(node.cluster.clone()))?,
             broker: self.api_address(&settings.broker)?,
             user_agent: user_agent(&node.cluster, &node.name, daemon),
             config,
             seed,
         };
+        let left = kit.left.clone();
         use_machine(&start, Birth { process: &process, kit, inbox: letterbox.clone(), inputs });
+        if self.outsiders.leaves(&node.cluster) {
+            letterbox.put(Input::Leave);
+        }
         if let Some(post) = self.daemons.get_mut(id.0) {
-            post.running = Some(Running { process, inbox: letterbox, wanted, lookups, applying: false });
+            post.running = Some(Running { process, inbox: letterbox, wanted, lookups, left, applying: false });
         }
         self.chronicle.tell(place, What::Process(true));
         Ok(())
@@ -163,6 +173,10 @@ impl FullSpeed {
     /// Sees which daemons want another network or their public address, and gives it to them a little later.
     pub(super) fn see_wishes(&mut self) {
         for index in 0..self.daemons.len() {
+            let is_over = |post: &Post| post.running.as_ref().is_some_and(|running| running.left.get());
+            if self.daemons.get(index).is_some_and(is_over) {
+                self.kill_daemon(DaemonId(index));
+            }
             let Some(post) = self.daemons.get_mut(index) else { continue };
             let boot = post.boot;
             let Some(running) = post.running.as_mut() else { continue };
@@ -199,9 +213,10 @@ impl FullSpeed {
         let Some(wanted) = running.wanted.take() else { return };
         let Some(kernel) = self.fabric.kernel_mut(host) else { return };
         let steps = kernel.apply(&wanted);
+        let items = kernel.ours().entries().count();
         running.inbox.put(Input::Applied(Ok(())));
         if !steps.is_empty() {
-            self.chronicle.tell(crate::world::place(&self.layout, host), What::Applied { steps });
+            self.chronicle.tell(crate::world::place(&self.layout, host), What::Applied { steps, items });
         }
     }
 }
@@ -268,7 +283,7 @@ async fn hands(kit: Kit, inbox: Inbox) -> Result<Hands, Box<dyn core::error::Err
         nat,
         kernel: Box::new(kit.wanted),
         zone: Box::new(zone),
-        journal: Box::new(Diary(kit.chronicle.clone(), kit.place)),
+        journal: Box::new(Diary(kit.chronicle.clone(), kit.place, kit.left)),
         wall: Box::new(HostWall(kit.chronicle, kit.clock)),
     })
 }

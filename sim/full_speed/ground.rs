@@ -4,13 +4,14 @@ use super::apis::CLUSTER;
 use super::sockets::{Cargo, StackId};
 use super::{Due, FullSpeed};
 use crate::world::{
-    Clock, Fabric, Ground, HostId, Judgement, Layout, PROXY_LAG, PROXY_RETRY, START, ServiceLayout, export, place,
+    Clock, Fabric, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, START, ServiceLayout, export,
+    place,
 };
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::{Object, ServiceKey};
+use tombolo_core::roles::Input;
 use tombolo_kube::resource;
 use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Host, StageError, What};
 
@@ -78,8 +79,32 @@ impl Ground for FullSpeed {
         }
     }
 
-    fn apart(&mut self) -> &mut BTreeSet<ClusterId> {
-        &mut self.apart
+    fn outsiders(&mut self) -> &mut Outsiders {
+        &mut self.outsiders
+    }
+
+    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon) {
+        self.stir(StackId(node.0));
+        let post = self.post_of(node, daemon).and_then(|id| self.daemons.get(id.0));
+        if let Some(running) = post.and_then(|post| post.running.as_ref()) {
+            running.inbox.put(Input::Leave);
+        }
+    }
+
+    fn relay(&mut self, cluster: &ClusterId, layout: Layout) -> Result<(), StageError> {
+        self.layout = Arc::new(layout);
+        self.fabric.set_layout(Arc::clone(&self.layout));
+        self.sockets.set_layout(&self.layout);
+        let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
+        let broken = |error: super::FullSpeedError| StageError::Broken(error.to_string());
+        let services = self.layout.services().iter().filter(|service| service.cluster == *cluster);
+        let exported: Vec<ServiceKey> = services.map(|service| service.key.clone()).collect();
+        let exported = exported.into_iter().filter(|key| self.is_exported(number, key)).collect::<Vec<_>>();
+        self.rebuild_api(number).map_err(broken)?;
+        for key in exported {
+            self.create_export(cluster, &key)?;
+        }
+        self.write_slices(cluster, |_| true)
     }
 
     fn listen_to_nodes(&mut self) {

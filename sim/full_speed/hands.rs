@@ -2,7 +2,7 @@
 
 use super::chronicle::{Chronicle, HostClock};
 use super::sockets::{StackId, UdpSocket, hello_links, link_address, link_number};
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -125,12 +125,14 @@ impl ZoneHand for Zone {
     }
 }
 
-/// Events become facts.
+/// Events become facts. The last one of a daemon that leaves is noted for the world.
 #[derive(Debug)]
-pub(super) struct Diary(pub(super) Chronicle, pub(super) Place);
+pub(super) struct Diary(pub(super) Chronicle, pub(super) Place, pub(super) Rc<Cell<bool>>);
 
 impl Journal for Diary {
     fn tell(&mut self, event: Event) {
+        // Nothing of the daemon is left: the world ends it.
+        self.2.set(self.2.get() || event == Event::Left);
         self.0.tell(self.1.clone(), What::Told(event));
     }
 }

@@ -41,17 +41,17 @@ mod process;
 mod sockets;
 
 use crate::core_speed::Settings;
-use crate::world::{Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, act, apart, find_node};
+use crate::world::{Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outsiders, act, find_node};
 use chronicle::{Chronicle, HostClock};
 use core::time::Duration;
 use daemons::{DaemonId, Post};
 use probes::Probes;
 use process::{POD_NAP, Process};
 use sockets::{Cargo, Sockets, StackId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::base::Rng;
 use tombolo_scenarios::{Ability, Broker, Daemon, Fact, Fault, Links, Probe, ProbeId, Scenario, Stage, StageError};
 
 pub use sockets::Occupied;
@@ -124,8 +124,7 @@ pub struct FullSpeed {
     /// How often each host was powered on.
     power_ups: Vec<u64>,
     lifecycles: Lifecycles,
-    /// Clusters that have not joined.
-    apart: BTreeSet<ClusterId>,
+    outsiders: Outsiders,
     chance: Rng,
     /// The last to go: processes close their sockets when they end.
     sockets: Sockets,
@@ -162,7 +161,7 @@ impl FullSpeed {
             clocks: (0..hosts).map(|_| HostClock::new(Clock::new(Duration::ZERO, &mut chance))).collect(),
             power_ups: vec![1; hosts],
             lifecycles: Lifecycles::new(&layout),
-            apart: apart(scenario),
+            outsiders: Outsiders::of(scenario),
             chance,
             sockets: Sockets::new(&layout, round_trip_ms(&scenario.links))?,
             layout,

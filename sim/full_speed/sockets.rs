@@ -127,6 +127,12 @@ impl Drop for Sockets {
     }
 }
 
+/// All pods that are used, always in the same order.
+fn pods(layout: &Layout) -> impl Iterator<Item = (HostId, IpAddr)> {
+    let probes = layout.nodes().map(|(node, layout)| (node, layout.probe_pod));
+    probes.chain(layout.services().iter().flat_map(|service| &service.pods).map(|pod| (pod.node, pod.address)))
+}
+
 impl Sockets {
     /// A stack for each host, each probe pod and each pod of a service. `round_trip_ms` is the longest one.
     pub(super) fn new(layout: &Arc<Layout>, round_trip_ms: u32) -> Result<Self, Occupied> {
@@ -146,9 +152,7 @@ impl Sockets {
             let (id, v4) = (net.add_host(addresses), v4_address(id));
             stacks.push(Stack { id, owner: Owner::Host(HostId(index)), v4 });
         }
-        let probes = layout.nodes().map(|(node, layout)| (node, layout.probe_pod));
-        let workloads = layout.services().iter().flat_map(|service| &service.pods).map(|pod| (pod.node, pod.address));
-        for (node, address) in probes.chain(workloads) {
+        for (node, address) in pods(layout) {
             let number = StackId(stacks.len());
             let (id, v4) = (net.add_host(IpAddr::V4(v4_address(number))), v4_address(number));
             stacks.push(Stack { id, owner: Owner::Pod { node, address }, v4 });
@@ -166,6 +170,17 @@ impl Sockets {
             silent: BTreeSet::new(),
             leaving: Vec::new(),
         })
+    }
+
+    /// Pods have other addresses; who they are is as before.
+    pub(super) fn set_layout(&mut self, layout: &Arc<Layout>) {
+        self.layout = Arc::clone(layout);
+        self.by_pod.clear();
+        let stacks = self.stacks.iter_mut().enumerate().filter(|(_, stack)| matches!(stack.owner, Owner::Pod { .. }));
+        for ((number, stack), (node, address)) in stacks.zip(pods(layout)) {
+            stack.owner = Owner::Pod { node, address };
+            self.by_pod.insert((node, address), StackId(number));
+        }
     }
 
     /// What follows is done by processes of this stack.

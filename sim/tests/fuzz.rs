@@ -55,7 +55,9 @@ impl Planted {
             | Fault::ClockRate(..)
             | Fault::NatRemap(_)
             | Fault::ChangeAddress(_)
-            | Fault::Join(_) => {}
+            | Fault::Join(_)
+            | Fault::Leave(_)
+            | Fault::Rebuild(_) => {}
         }
     }
 }

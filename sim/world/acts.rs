@@ -1,13 +1,12 @@
 //! The verbs of a timeline, the same at both speeds: what they mean for power, wires, daemons and APIs, and how it is
 //! told what was done.
 
-use super::{Clock, Fabric, HostId, Layout};
+use super::{Clock, Fabric, HostId, Layout, Outsiders};
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::ServiceKey;
-use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, StageError, wording};
+use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, Rebuilt, StageError, wording};
 
 /// A world on which the verbs act.
 pub(crate) trait Ground {
@@ -28,8 +27,13 @@ pub(crate) trait Ground {
     fn kill(&mut self, node: HostId, daemon: Daemon) -> bool;
     /// Starts a daemon, unless it runs.
     fn start(&mut self, node: HostId, daemon: Daemon);
-    /// The clusters where no daemon of ours starts before they join.
-    fn apart(&mut self) -> &mut BTreeSet<ClusterId>;
+    /// Who is no member.
+    fn outsiders(&mut self) -> &mut Outsiders;
+    /// Tells a daemon that its cluster leaves, if it runs.
+    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon);
+    /// Addresses and identities of a cluster are others, none of whose nodes has power; its API has what the cluster has
+    /// without us, and what it exports.
+    fn relay(&mut self, cluster: &ClusterId, layout: Layout) -> Result<(), StageError>;
     /// Wires or power changed.
     fn listen_to_nodes(&mut self);
     /// Lets an API behave like this.
@@ -79,6 +83,8 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
             Ok(format!("the NAT box of {cluster} is now {address}"))
         }
         Fault::Join(cluster) => join(ground, cluster),
+        Fault::Leave(cluster) => leave(ground, cluster),
+        Fault::Rebuild(rebuilt) => rebuild(ground, rebuilt),
         Fault::ClockSkew(cluster, node, skew) => {
             let host = find_node(&ground.layout(), cluster, node)?;
             ground.change_clock(host, &|clock, now| clock.set_skew(now, *skew));
@@ -94,16 +100,48 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
 
 fn join<G: Ground>(ground: &mut G, cluster: &ClusterId) -> Result<String, StageError> {
     let layout = ground.layout();
-    if !ground.apart().remove(cluster) {
+    if !ground.outsiders().join(cluster) {
         return Ok(format!("{cluster} had joined already"));
     }
-    for (host, _) in layout.nodes_of(cluster) {
-        let powered = ground.fabric().has_power(host);
-        for daemon in ground.daemons_of(host).into_iter().filter(|_| powered) {
-            ground.start(host, daemon);
-        }
+    for (host, daemon) in powered_daemons(ground, &layout, cluster) {
+        // One that has not yet left is replaced.
+        ground.kill(host, daemon);
+        ground.start(host, daemon);
     }
     Ok(format!("{cluster} joins"))
+}
+
+fn leave<G: Ground>(ground: &mut G, cluster: &ClusterId) -> Result<String, StageError> {
+    let layout = ground.layout();
+    if !ground.outsiders().leave(cluster) {
+        return Ok(format!("{cluster} was no member"));
+    }
+    for (host, daemon) in powered_daemons(ground, &layout, cluster) {
+        ground.tell_to_leave(host, daemon);
+    }
+    Ok(format!("{cluster} leaves"))
+}
+
+fn powered_daemons<G: Ground>(ground: &mut G, layout: &Layout, cluster: &ClusterId) -> Vec<(HostId, Daemon)> {
+    let powered = layout.nodes_of(cluster).map(|(host, _)| host).filter(|host| ground.fabric().has_power(*host));
+    let powered: Vec<HostId> = powered.collect();
+    powered.into_iter().flat_map(|host| ground.daemons_of(host).into_iter().map(move |daemon| (host, daemon))).collect()
+}
+
+fn rebuild<G: Ground>(ground: &mut G, rebuilt: &Rebuilt) -> Result<String, StageError> {
+    let cluster = &rebuilt.cluster;
+    if !ground.outsiders().rebuild(cluster) {
+        return Err(StageError::Unknown(format!("cluster {cluster} that is no member")));
+    }
+    let before = ground.layout();
+    let layout = before.rebuilt(rebuilt).map_err(|error| StageError::Lacking(error.to_string()))?;
+    let nodes: Vec<HostId> = before.nodes_of(cluster).map(|(host, _)| host).collect();
+    let powered: Vec<HostId> = nodes.into_iter().filter(|host| ground.fabric().has_power(*host)).collect();
+    powered.iter().for_each(|host| ground.switch_off(*host));
+    ground.relay(cluster, layout)?;
+    powered.iter().for_each(|host| ground.switch_on(*host));
+    ground.listen_to_nodes();
+    Ok(wording::rebuilt(rebuilt))
 }
 
 fn no_box(cluster: &ClusterId) -> StageError {

@@ -205,6 +205,14 @@ impl<P> Fabric<P> {
         &self.layout
     }
 
+    /// Who is where from now on. Nodes without power, which know nothing yet, boot with that.
+    pub fn set_layout(&mut self, layout: Arc<Layout>) {
+        self.layout = layout;
+        for host in (0..self.hosts.len()).map(HostId).filter(|host| !self.has_power(*host)).collect::<Vec<_>>() {
+            self.set_power(host, false);
+        }
+    }
+
     /// The kernel of a node.
     #[must_use]
     pub fn kernel(&self, node: HostId) -> Option<&Kernel> {

@@ -13,13 +13,13 @@
 //! ```
 //! UIDs and keys are hashes of names: not secret, and equal in every run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tombolo_core::base::hash::{fnv1a, fnv1a_more, mix};
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
 use tombolo_core::model::{CableKey, Protocol, ServiceKey};
 use tombolo_core::nat::boxes::Behaviour;
-use tombolo_scenarios::{ApiRef, Broker, Cluster, Host, Scenario, Workload};
+use tombolo_scenarios::{ApiRef, Broker, Cluster, Host, NodeSpec, Rebuilt, Scenario, Workload};
 
 /// How many cable devices a gateway can have: one for each remote rank.
 const CABLE_KEYS: usize = 4;
@@ -162,13 +162,16 @@ pub enum LayoutError {
 }
 
 /// Everything's place. See the module docs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
     hosts: Vec<HostLayout>,
+    workloads: Vec<Workload>,
     services: Vec<ServiceLayout>,
     by_host: BTreeMap<Host, HostId>,
     by_address: BTreeMap<IpAddr, HostId>,
     ranges: BTreeMap<ClusterId, (Cidr, Cidr)>,
+    /// How often each cluster was built anew.
+    rebuilds: BTreeMap<ClusterId, u32>,
     /// The NAT box of each site; the broker's own site has none.
     nats: Vec<Option<Behaviour>>,
 }
@@ -181,9 +184,11 @@ impl Layout {
     pub fn of(scenario: &Scenario) -> Result<Self, LayoutError> {
         let mut layout = Self {
             hosts: Vec::new(),
+            workloads: Vec::new(),
             services: Vec::new(),
             by_host: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            rebuilds: BTreeMap::new(),
             ranges: scenario.clusters.iter().map(|(id, c)| (id.clone(), (c.pods, c.services))).collect(),
             nats: core::iter::once(None).chain(scenario.clusters.values().map(|cluster| cluster.nat)).collect(),
         };
@@ -195,12 +200,40 @@ impl Layout {
                 .map_err(|_| LayoutError::TooManyClusters { clusters: scenario.clusters.len() })?;
             layout.add_site(site, id, cluster)?;
         }
-        let mut taken = BTreeMap::new();
-        for (index, workload) in scenario.workloads.iter().enumerate() {
-            let service = layout.place(index, workload, &mut taken)?;
-            layout.services.push(service);
-        }
+        layout.workloads.clone_from(&scenario.workloads);
+        layout.place_all()?;
         Ok(layout)
+    }
+
+    /// The same, but for one cluster that is built anew: its ranges are others, and so is all that has its address or its
+    /// identity from there.
+    ///
+    /// # Errors
+    /// A [`LayoutError`] where the new ranges have no room.
+    pub fn rebuilt(&self, rebuilt: &Rebuilt) -> Result<Self, LayoutError> {
+        let Rebuilt { cluster: id, pods, services } = rebuilt;
+        let mut layout = self.clone();
+        layout.ranges.insert(id.clone(), (*pods, *services));
+        let rebuilds = layout.rebuilds.entry(id.clone()).or_default();
+        *rebuilds += 1;
+        let rebuilds = *rebuilds;
+        refuse_ipv6(id, [*pods, *services])?;
+        let nodes = layout.hosts.iter_mut().filter_map(|host| host.node.as_mut()).filter(|node| node.cluster == *id);
+        for (n, node) in nodes.enumerate() {
+            let (name, gateway) = (node.name.clone(), node.gateway);
+            *node = NodeLayout::of(id, &NodeSpec { name, gateway }, n, *pods, rebuilds)?;
+        }
+        layout.place_all()?;
+        Ok(layout)
+    }
+
+    /// Places all workloads.
+    fn place_all(&mut self) -> Result<(), LayoutError> {
+        let mut taken = BTreeMap::new();
+        let workloads = self.workloads.iter().enumerate();
+        self.services =
+            workloads.map(|(index, workload)| self.place(index, workload, &mut taken)).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     fn add(&mut self, host: Host, site: u8, last: u8, node: Option<NodeLayout>) {
@@ -212,31 +245,14 @@ impl Layout {
     }
 
     fn add_site(&mut self, site: u8, id: &ClusterId, cluster: &Cluster) -> Result<(), LayoutError> {
-        for range in [cluster.pods, cluster.services] {
-            if !range.is_ipv4() {
-                return Err(LayoutError::NotIpv4 { cluster: id.clone(), range });
-            }
-        }
+        refuse_ipv6(id, [cluster.pods, cluster.services])?;
         self.add(Host::Api(ApiRef::Cluster(id.clone())), site, 2, None);
         for (n, spec) in cluster.nodes.iter().enumerate() {
             let last = u8::try_from(FIRST_NODE + n)
                 .ok()
                 .filter(|last| *last < 255)
                 .ok_or_else(|| LayoutError::TooManyNodes { cluster: id.clone(), nodes: cluster.nodes.len() })?;
-            let no_range =
-                || LayoutError::NoPodRange { cluster: id.clone(), range: cluster.pods, node: spec.name.clone() };
-            let index = u32::try_from(n + 1).map_err(|_| no_range())?;
-            let pod_range = cluster.pods.subrange(POD_RANGE_LEN, index).ok_or_else(no_range)?;
-            let node = NodeLayout {
-                cluster: id.clone(),
-                name: spec.name.clone(),
-                gateway: spec.gateway,
-                uid: uid(id, &spec.name),
-                pod_range,
-                bridge: pod_range.nth(1).ok_or_else(no_range)?,
-                probe_pod: pod_range.nth(2).ok_or_else(no_range)?,
-                cable_keys: std::array::from_fn(|rank| cable_key(id, &spec.name, rank + 1)),
-            };
+            let node = NodeLayout::of(id, spec, n, cluster.pods, 0)?;
             self.add(Host::Node(id.clone(), spec.name.clone()), site, last, Some(node));
         }
         Ok(())
@@ -339,6 +355,13 @@ impl Layout {
         self.ranges.get(cluster).copied()
     }
 
+    /// UID of a cluster's namespace `kube-system`.
+    #[must_use]
+    pub fn cluster_uid(&self, cluster: &ClusterId) -> String {
+        let hash = fnv1a_more(fnv1a(b"cluster\0"), cluster.as_str().as_bytes());
+        uuid(renewed(hash, self.rebuilds.get(cluster).copied().unwrap_or_default()))
+    }
+
     /// The clusters, in order.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
         self.ranges.keys()
@@ -352,15 +375,30 @@ impl Layout {
     }
 }
 
-/// The clusters that no daemon of ours runs in before they join.
-pub(crate) fn apart(scenario: &Scenario) -> BTreeSet<ClusterId> {
-    scenario.clusters.iter().filter(|(_, cluster)| cluster.apart).map(|(id, _)| id.clone()).collect()
+impl NodeLayout {
+    /// The `n`-th node of a cluster that was built anew so often.
+    fn of(id: &ClusterId, spec: &NodeSpec, n: usize, pods: Cidr, rebuilds: u32) -> Result<Self, LayoutError> {
+        let no_range = || LayoutError::NoPodRange { cluster: id.clone(), range: pods, node: spec.name.clone() };
+        let index = u32::try_from(n + 1).map_err(|_| no_range())?;
+        let pod_range = pods.subrange(POD_RANGE_LEN, index).ok_or_else(no_range)?;
+        Ok(Self {
+            cluster: id.clone(),
+            name: spec.name.clone(),
+            gateway: spec.gateway,
+            uid: uuid(node_hash("uid", id, &spec.name, rebuilds)),
+            pod_range,
+            bridge: pod_range.nth(1).ok_or_else(no_range)?,
+            probe_pod: pod_range.nth(2).ok_or_else(no_range)?,
+            cable_keys: std::array::from_fn(|rank| cable_key(id, &spec.name, rank + 1, rebuilds)),
+        })
+    }
 }
 
-/// Whether a host is a node of a cluster that has not joined.
-pub(crate) fn stands_apart(layout: &Layout, host: HostId, apart: &BTreeSet<ClusterId>) -> bool {
-    let node = layout.host(host).and_then(|host| host.node.as_ref());
-    node.is_some_and(|node| apart.contains(&node.cluster))
+fn refuse_ipv6(id: &ClusterId, ranges: [Cidr; 2]) -> Result<(), LayoutError> {
+    match ranges.into_iter().find(|range| !range.is_ipv4()) {
+        Some(range) => Err(LayoutError::NotIpv4 { cluster: id.clone(), range }),
+        None => Ok(()),
+    }
 }
 
 fn name_hash(salt: &str, cluster: &ClusterId, node: &NodeName) -> u64 {
@@ -370,13 +408,13 @@ fn name_hash(salt: &str, cluster: &ClusterId, node: &NodeName) -> u64 {
     fnv1a_more(hash, node.as_str().as_bytes())
 }
 
-fn uid(cluster: &ClusterId, node: &NodeName) -> String {
-    uuid(name_hash("uid", cluster, node))
+/// Another one each time the cluster is built anew.
+fn node_hash(salt: &str, cluster: &ClusterId, node: &NodeName, rebuilds: u32) -> u64 {
+    renewed(name_hash(salt, cluster, node), rebuilds)
 }
 
-/// UID of a cluster's namespace `kube-system`.
-pub(crate) fn cluster_uid(cluster: &ClusterId) -> String {
-    uuid(fnv1a_more(fnv1a(b"cluster\0"), cluster.as_str().as_bytes()))
+fn renewed(hash: u64, rebuilds: u32) -> u64 {
+    (0..rebuilds).fold(hash, |hash, _| mix(hash))
 }
 
 /// In the form that Kubernetes gives (version and variant bits of a random UUID).
@@ -392,8 +430,8 @@ fn uuid(hash: u64) -> String {
     )
 }
 
-fn cable_key(cluster: &ClusterId, node: &NodeName, rank: usize) -> CableKey {
-    let hash = name_hash(&format!("cable-{rank}"), cluster, node);
+fn cable_key(cluster: &ClusterId, node: &NodeName, rank: usize, rebuilds: u32) -> CableKey {
+    let hash = node_hash(&format!("cable-{rank}"), cluster, node, rebuilds);
     let mut key = [0; 32];
     for (chunk, part) in key.chunks_exact_mut(8).zip(0_u64..) {
         chunk.copy_from_slice(&mix(hash.wrapping_add(part)).to_be_bytes());

@@ -8,6 +8,7 @@
 //! | `act` | the verbs of a timeline |
 //! | `Clock` | the clocks of a host, each with an error of its own |
 //! | `nat` | what the hands of NAT discovery do |
+//! | `Outsiders` | which clusters are no members |
 //! | `Lifecycles` | what a cluster thinks of its nodes, and what follows from that |
 //! | [`Fabric`] | carries packets hop by hop, with delay, loss, cuts and power |
 
@@ -22,6 +23,7 @@ mod layout;
 mod lifecycle;
 mod nat;
 mod objects;
+mod outsiders;
 mod proxy;
 
 pub(crate) use acts::{Ground, act, find_node, place};
@@ -29,8 +31,8 @@ pub(crate) use clock::Clock;
 pub use fabric::{Fabric, Loss, Outcome};
 pub use kernel::Kernel;
 pub use layout::{HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, ServiceLayout};
-pub(crate) use layout::{apart, cluster_uid, stands_apart};
 pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY};
 pub(crate) use nat::{LOOKUP_TIME, opened, sealed};
 pub use objects::{START, export};
+pub(crate) use outsiders::Outsiders;
 pub use proxy::{Door, NoBackend, Proxy, ports};

@@ -56,6 +56,7 @@ broken! {
     a_clock_is_off_by_a_duration: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: -30 }";
     a_clock_that_is_ahead_has_no_sign: "power_off: west/active-gateway" => "clock_skew: { node: west/gw-a, by: +1h }";
     a_wrong_clock_is_on_a_node: "power_off: west/active-gateway" => "clock_rate: { of: west/api, by: 1% }";
+    what_is_built_anew_has_ranges: "power_off: west/active-gateway" => "rebuild: { cluster: west, pods: 10.7.0.0/16 }";
     a_nat_box_has_a_mapping_and_a_filter: "[gw-a*, gw-b*, worker] }" => "[gw-a*], nat: { mapping: cone } }";
     a_duration_needs_a_unit: "at: 30s" => "at: 30";
     an_expectation_needs_a_time: "by: 10s, connect" => "connect";
@@ -97,6 +98,11 @@ broken! {
     a_cut_has_two_sides: "power_off: west/active-gateway" => "cut: { from: west/gw-a, to: west/gw-a }";
     a_clock_runs_wrong_by_a_share: "power_off: west/active-gateway" => "clock_rate: { node: west/gw-a, by: -11% }";
     a_broker_behind_nat_is_reached_by_nobody: "nodes: [gw-a*, worker] }" => "nodes: [gw-a*, worker], nat: { mapping: address-dependent, filtering: address-dependent } }";
+    a_member_does_not_join: "power_off: west/active-gateway" => "join: west";
+    who_has_left_does_not_leave_again: "do: { power_off: west/active-gateway } }\n" => "do: { leave: west } }\n  - { at: 20s, do: { leave: west } }\n";
+    a_member_is_not_built_anew: "power_off: west/active-gateway" => "rebuild: { cluster: west, pods: 10.7.0.0/16, services: 10.107.0.0/16 }";
+    a_broker_is_not_built_anew: "do: { power_off: west/active-gateway } }\n" => "do: { leave: east } }\n  - { at: 25s, do: { rebuild: { cluster: east, pods: 10.7.0.0/16, services: 10.107.0.0/16 } } }\n";
+    what_is_built_anew_has_no_range_twice: "do: { power_off: west/active-gateway } }\n" => "do: { leave: west } }\n  - { at: 25s, do: { rebuild: { cluster: west, pods: 10.7.0.0/16, services: 10.7.4.0/24 } } }\n";
     who_has_no_nat_box_cannot_forget: "power_off: west/active-gateway" => "nat_remap: west";
     a_restored_api_needs_a_backup: "is: slow, by: 6s" => "is: restored";
     time_goes_forward: "at: 30s" => "at: 19s";

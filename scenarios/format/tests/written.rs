@@ -4,8 +4,8 @@ use super::super::{parse, write, written};
 use super::{BASE, corpus, library};
 use crate::rehearsal::{at, cluster, ip, to_web, web};
 use crate::{
-    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, NodeRef, Rate, Scenario, Side, Skew,
-    Target, Verb, Watched, When, fuzz,
+    Ability, Act, ApiFault, ApiRef, Broker, Daemon, Daemons, Expectation, Flow, NodeRef, Rate, Rebuilt, Scenario, Side,
+    Skew, Target, Verb, Watched, When, fuzz,
 };
 use core::time::Duration;
 use proptest::prelude::*;
@@ -115,6 +115,12 @@ fn verb() -> impl Strategy<Value = Verb> {
         Just(Verb::NatRemap(cluster("east"))),
         Just(Verb::ChangeAddress(cluster("east"))),
         Just(Verb::Join(cluster("null"))),
+        Just(Verb::Leave(cluster("null"))),
+        Just(Verb::Rebuild(Rebuilt {
+            cluster: cluster("null"),
+            pods: "10.77.0.0/16".parse().unwrap(),
+            services: "10.78.4.0/22".parse().unwrap(),
+        })),
         Just(Verb::Unready(cluster("null"), null())),
         Just(Verb::Ready(cluster("east"), web())),
     ]
@@ -231,6 +237,8 @@ proptest! {
         let mut joined = false;
         let mut said = |verb: &Verb| match verb {
             Verb::Join(_) => !core::mem::replace(&mut joined, true),
+            Verb::Leave(_) => core::mem::replace(&mut joined, false),
+            Verb::Rebuild(_) => !joined && own,
             Verb::Cut { from, to, .. } | Verb::Heal { from, to } => {
                 from != to && (own || ![from, to].contains(&&Side::Api(ApiRef::Broker)))
             }
