@@ -8,7 +8,9 @@
 //! ```
 //!
 //! The script replaces the table in one transaction: it is declared (so that it exists), deleted, and defined. A network
-//! with nothing for nft gives a script that leaves no table. Tried with nft 1.0.6 on Linux 6.18 between namespaces: each
+//! with nothing for nft gives a script that leaves no table. Ranges stand in sets by length, under a mask, and never in sets
+//! of intervals: the kernel fills such a set only after it has switched to the rules that ask it, and in between a packet
+//! finds it empty (tried: pings were lost; `daemons/linux/tests/packets.rs`). Tried with nft 1.0.6 on Linux 6.18 between namespaces: each
 //! flow went to the backend that [`forward`](super::forward()) says, and established flows survived a flush of connection
 //! tracking whichever side spoke next, beside a masquerade and a drop of invalid packets.
 //!
@@ -137,13 +139,14 @@ impl<'a> Script<'a> {
             return Ok(());
         }
         for (id, allowance) in &self.network.filters {
-            writeln!(f, "\tchain {} {{", filter_name(id))?;
-            for family in Family::BOTH {
-                if let Some(rule) = allowed(allowance, family) {
-                    writeln!(f, "\t\t{rule} return")?;
-                }
+            let Allowance { from, to } = allowance;
+            let name = filter_name(id);
+            if to.is_empty() {
+                choice(f, &name, "saddr", from, "return")?;
+            } else {
+                choice(f, &format!("{name}-to"), "daddr", to, "return")?;
+                choice(f, &name, "saddr", from, &format!("goto {name}-to"))?;
             }
-            writeln!(f, "\t\tdrop\n\t}}")?;
         }
         writeln!(f, "\tchain filters {{\n\t\ttype filter hook prerouting priority -310; policy accept;")?;
         for id in self.network.filters.keys() {
@@ -177,10 +180,8 @@ impl<'a> Script<'a> {
             let ranges = self.led(from, to);
             // Says which pair this is to whoever reads the table back; no packet cares.
             writeln!(f, "\t\tiifname \"{from}\" continue comment \"to {to}\"")?;
-            for family in Family::BOTH {
-                if let Some(set) = family.set(&ranges) {
-                    writeln!(f, "\t\tiifname \"{from}\" {} daddr {set} notrack", family.header())?;
-                }
+            for within in within("daddr", &ranges) {
+                writeln!(f, "\t\tiifname \"{from}\" {within} notrack")?;
             }
         }
         writeln!(f, "\t}}")
@@ -297,24 +298,40 @@ impl Family {
             Self::V6 => "ipv6_addr . inet_proto . inet_service",
         }
     }
+}
 
-    /// The ranges of this family as an anonymous set; those inside another are left out, since nft refuses overlaps.
-    fn set(self, ranges: &BTreeSet<Cidr>) -> Option<String> {
-        let own = || ranges.iter().filter(|range| self.has(range.network()));
-        let outermost = own().filter(|range| !own().any(|other| other != *range && other.covers(range)));
-        let texts: Vec<_> = outermost.map(ToString::to_string).collect();
-        (!texts.is_empty()).then(|| format!("{{ {} }}", texts.join(", ")))
+/// Matches that together ask whether this address lies in one of the ranges: one for each length of a prefix, a lookup of
+/// what is left of the address under its mask.
+fn within(field: &str, ranges: &BTreeSet<Cidr>) -> Vec<String> {
+    let mut by_length = BTreeMap::<_, Vec<_>>::new();
+    for range in ranges {
+        by_length.entry((!range.is_ipv4(), range.prefix_len())).or_default().push(range.network().to_string());
+    }
+    let written = |((is_ipv6, length), networks): ((bool, u8), Vec<String>)| {
+        let (ip, word, bits) = if is_ipv6 { ("ip6", "ipv6", 128) } else { ("ip", "ipv4", 32) };
+        let set = format!("{{ {} }}", networks.join(", "));
+        match length {
+            0 => format!("meta nfproto {word}"),
+            _ if length == bits => format!("{ip} {field} {set}"),
+            _ => format!("{ip} {field} & {} {set}", mask(is_ipv6, length)),
+        }
+    };
+    by_length.into_iter().map(written).collect()
+}
+
+fn mask(is_ipv6: bool, length: u8) -> IpAddr {
+    if is_ipv6 {
+        IpAddr::from((u128::MAX << (128 - u32::from(length.clamp(1, 128)))).to_be_bytes())
+    } else {
+        IpAddr::from((u32::MAX << (32 - u32::from(length.clamp(1, 32)))).to_be_bytes())
     }
 }
 
-/// What an allowance lets through in one family, if anything.
-fn allowed(Allowance { from, to }: &Allowance, family: Family) -> Option<String> {
-    let ip = family.header();
-    let source = format!("{ip} saddr {}", family.set(from)?);
-    if to.is_empty() {
-        return Some(source);
-    }
-    Some(format!("{source} {ip} daddr {}", family.set(to)?))
+/// A chain with a verdict for what lies in one of the ranges, and a drop for all else.
+fn choice(f: &mut fmt::Formatter<'_>, name: &str, field: &str, ranges: &BTreeSet<Cidr>, verdict: &str) -> fmt::Result {
+    writeln!(f, "\tchain {name} {{")?;
+    within(field, ranges).into_iter().try_for_each(|within| writeln!(f, "\t\t{within} {verdict}"))?;
+    writeln!(f, "\t\tdrop\n\t}}")
 }
 
 fn filter_name(id: &AllowanceId) -> String {
