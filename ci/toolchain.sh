@@ -24,3 +24,14 @@ need_rust() {
     fi
   fi
 }
+
+# What tests on the kernel use, where it can be had; they say themselves what they skip without it.
+want_kernel_tools() {
+  local tool missing=""
+  for tool in nft:nftables ip:iproute2 ping:iputils-ping; do
+    command -v "${tool%:*}" >/dev/null || missing+=" ${tool#*:}"
+  done
+  [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
+  # shellcheck disable=SC2086
+  apt-get update -q >/dev/null && apt-get install -yq --no-install-recommends $missing >/dev/null || true
+}

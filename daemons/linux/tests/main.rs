@@ -1,0 +1,55 @@
+//! A real kernel: each test in network namespaces of its own, which end with the threads that are in them. So nothing is
+//! left behind, however a test ends, and nothing of the machine's own network is touched.
+//!
+//! Without root, or without nft or ip, it says SKIPPED and why.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "namespaces are of threads; packets take time")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails may panic")]
+#![allow(clippy::print_stdout, reason = "it says what it skips")]
+
+mod bed;
+mod drawn;
+mod flows;
+mod foreign;
+mod hand;
+mod networks;
+mod packets;
+mod round_trip;
+mod site;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if let Some(lacking) = lacking() {
+        println!("SKIPPED: tests on the kernel ({lacking})");
+        return ExitCode::SUCCESS;
+    }
+    let tests = [round_trip::TESTS, foreign::TESTS, flows::TESTS, packets::TESTS, hand::TESTS].concat();
+    let trial = |(name, test): (&'static str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok::<_, Failed>(())
+        })
+    };
+    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+}
+
+/// A test and its name.
+type Test = (&'static str, fn());
+
+/// What is missing here, if anything is.
+fn lacking() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("not root".into());
+    }
+    let namespace = std::thread::spawn(|| nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)).join();
+    match namespace {
+        Ok(Ok(())) => {}
+        Ok(Err(errno)) => return Some(format!("no network namespaces: {errno}")),
+        Err(_) => return Some("no network namespaces".into()),
+    }
+    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success());
+    ["nft", "ip", "ping"].into_iter().find(|program| !runs(program)).map(|program| format!("no {program}"))
+}
