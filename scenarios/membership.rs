@@ -1,6 +1,7 @@
 //! Which cluster is a member when, as the scenario has it. A cluster that joins with ranges that meet a member's is none,
 //! for as long as that one is. A cluster that leaves is none from when it is told to.
 
+use crate::bounds::CONVERGED_WITHIN;
 use crate::{Scenario, Verb};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -65,6 +66,13 @@ impl Membership {
     /// Whether it has been told to leave by then, and has not joined again since.
     pub(crate) fn has_left(&self, cluster: &ClusterId, at: Duration) -> bool {
         self.left_since(cluster, at).is_some()
+    }
+
+    /// Whether a daemon that was told to leave may still be heard of: its cluster has not joined again since, or so lately that
+    /// a write of before may be carried out after it.
+    pub(crate) fn was_leaving(&self, cluster: &ClusterId, at: Duration) -> bool {
+        let mut left = self.left.get(cluster).into_iter().flatten();
+        left.any(|(from, to)| *from <= at && at < to.saturating_add(CONVERGED_WITHIN))
     }
 
     /// When it was told to leave, if it has not joined again since.
