@@ -18,19 +18,19 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// One direction of a flow.
+/// One direction of a flow. Ports come first: by them most tuples differ, and they are compared fastest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Tuple {
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
     /// Protocol.
     pub protocol: Protocol,
     /// Source address.
     pub source: IpAddr,
-    /// Source port.
-    pub source_port: u16,
     /// Destination address.
     pub destination: IpAddr,
-    /// Destination port.
-    pub destination_port: u16,
 }
 
 impl Tuple {
@@ -159,8 +159,8 @@ pub enum Class<'a> {
 pub struct Conntrack {
     flows: BTreeMap<Tuple, Flow>,
     replies: BTreeMap<Tuple, Tuple>,
-    /// No flow expires before this.
-    quiet_until: Instant,
+    /// When each flow is to be looked at again: no later than it expires. One that was deleted may still stand here.
+    looks: BTreeMap<Instant, Vec<Tuple>>,
 }
 
 impl Conntrack {
@@ -222,28 +222,33 @@ impl Conntrack {
                 self.delete(&reply);
                 let stage = if picked_up { Stage::Open } else { Stage::Opening };
                 let expires = now + timeout(original.protocol, stage);
-                self.note(expires);
+                self.looks.entry(expires).or_default().push(original);
                 self.replies.insert(reply, original);
                 self.flows.insert(original, Flow { original, reply, stage, expires });
             }
             Learned::Seen { original, direction, flags } => {
                 let Some(flow) = self.flows.get_mut(&original) else { return };
                 flow.stage = after(flow.stage, direction, flags);
-                flow.expires = now + timeout(original.protocol, flow.stage);
-                let expires = flow.expires;
-                self.note(expires);
+                let (was, expires) = (flow.expires, now + timeout(original.protocol, flow.stage));
+                flow.expires = expires;
+                if expires < was {
+                    self.looks.entry(expires).or_default().push(original);
+                }
             }
         }
     }
 
     /// Forgets every flow whose time is over. [`Self::commit`] does it too.
     pub fn expire(&mut self, now: Instant) {
-        if now < self.quiet_until {
-            return;
+        while let Some(due) = self.looks.first_entry().filter(|due| *due.key() <= now) {
+            for original in due.remove() {
+                match self.flows.get(&original).map(|flow| flow.expires) {
+                    Some(expires) if expires <= now => drop(self.delete(&original)),
+                    Some(later) => self.looks.entry(later).or_default().push(original),
+                    None => {}
+                }
+            }
         }
-        self.retain(|flow| flow.expires > now);
-        let next = self.flows.values().map(|flow| flow.expires).min();
-        self.quiet_until = next.unwrap_or_default();
     }
 
     /// Deletes the flow that one direction of is `tuple`; tells whether there was one.
@@ -283,23 +288,6 @@ impl Conntrack {
                 Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
             }
         })
-    }
-
-    fn retain(&mut self, keep: impl Fn(&Flow) -> bool) {
-        let replies = &mut self.replies;
-        self.flows.retain(|_, flow| {
-            let kept = keep(flow);
-            if !kept {
-                replies.remove(&flow.reply);
-            }
-            kept
-        });
-    }
-
-    fn note(&mut self, expires: Instant) {
-        if self.flows.is_empty() || expires < self.quiet_until {
-            self.quiet_until = expires;
-        }
     }
 }
 
