@@ -127,7 +127,6 @@ pub enum Change {
 
 /// What happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "most of what happens is a write")]
 pub enum What {
     /// A line of the timeline was carried out.
     Act(String),

@@ -7,7 +7,8 @@ use crate::{
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Slot, Wall};
+use std::sync::Arc;
+use tombolo_core::base::{ClusterId, Epoch, Few, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
     CableDriver, Candidate, Candidates, Claim, Claims, ClusterRecord, Condition, ConditionType, Endpoint, ExportRecord,
     Family, Gateway, Import, InternalTrafficPolicy, Lease, Object, Offer, Protocol, Ranges, Reach, Service,
@@ -183,11 +184,11 @@ pub fn candidates(of: &str, epoch: u64, nodes: &[&str]) -> Object {
         probe: ip("240.0.0.1"),
     };
     let by_slot = (1..).zip(nodes).map(|(number, name)| (slot(number), candidate(name))).collect();
-    Object::Candidates(Candidates { cluster: cluster(of), epoch: Epoch(epoch), by_slot })
+    Object::from(Candidates { cluster: cluster(of), epoch: Epoch(epoch), by_slot })
 }
 
 pub fn endpoint(of: &str, on: &str, epoch: u64) -> Object {
-    Object::Endpoint(Endpoint {
+    Object::from(Endpoint {
         cluster: cluster(of),
         cable_name: format!("submariner-cable-{of}-{on}"),
         node: node(on),
@@ -202,7 +203,7 @@ pub fn endpoint(of: &str, on: &str, epoch: u64) -> Object {
 }
 
 pub fn lease(holder: &str, epoch: u64, renewed: u64) -> Object {
-    Object::Lease(Lease {
+    Object::from(Lease {
         name: "tombolo-gateway".into(),
         holder: Some(holder.into()),
         duration: secs(15),
@@ -214,7 +215,7 @@ pub fn lease(holder: &str, epoch: u64, renewed: u64) -> Object {
 }
 
 pub fn gateway(on: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
-    Object::Gateway(Gateway {
+    Object::from(Gateway {
         node: node(on),
         address: ip("192.0.2.1"),
         public: None,
@@ -226,7 +227,7 @@ pub fn gateway(on: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object
 }
 
 pub fn web_service() -> Object {
-    Object::Service(Service {
+    Object::from(Service {
         key: web(),
         service_type: ServiceType::ClusterIp,
         cluster_ips: vec![ip(WEB_IP)],
@@ -238,13 +239,13 @@ pub fn web_service() -> Object {
     })
 }
 
-fn web_offer() -> Box<Offer> {
-    Box::new(Offer::new(ServiceType::ClusterIp, BTreeSet::new(), [Family::V4].into()))
+fn web_offer() -> Arc<Offer> {
+    Arc::new(Offer::new(ServiceType::ClusterIp, Few::default(), [Family::V4].into()))
 }
 
 /// Web, exported, with nothing said about it.
 pub fn exported() -> Object {
-    Object::ServiceExport(ServiceExport::new(web(), Wall::from_unix_secs(1_700_000_000)))
+    Object::from(ServiceExport::new(web(), Wall::from_unix_secs(1_700_000_000)))
 }
 
 /// The same, and it is said to be valid.
@@ -252,18 +253,18 @@ pub fn exported_told() -> Object {
     let since = Wall::from_unix_secs(1_700_000_000);
     let valid = Condition { status: Some(true), reason: "Valid".into(), message: String::new(), since };
     let Object::ServiceExport(export) = exported() else { unreachable!() };
-    Object::ServiceExport(ServiceExport { conditions: [(ConditionType::Valid, valid)].into(), ..export })
+    Object::from(ServiceExport { conditions: [(ConditionType::Valid, valid)].into(), ..ServiceExport::clone(&export) })
 }
 
 pub fn web_record() -> Object {
     let created = Wall::from_unix_secs(1_700_000_000);
-    Object::ExportRecord(ExportRecord { cluster: cluster("east"), key: web(), created, offer: web_offer() })
+    Object::from(ExportRecord { cluster: cluster("east"), key: web(), created, offer: web_offer() })
 }
 
 pub fn cluster_record(name: &str, pods: &str, services: &str) -> Object {
     let range = |text: &str| vec![text.parse().unwrap()];
     let cluster = cluster(name);
-    Object::Cluster(ClusterRecord { cluster, pods: range(pods), services: range(services), epoch: Epoch(1) })
+    Object::from(ClusterRecord { cluster, pods: range(pods), services: range(services), epoch: Epoch(1) })
 }
 
 /// The claims of clusters, each with a range for its pods.
@@ -272,24 +273,24 @@ pub fn claims(members: &[(&str, &str)]) -> Object {
         let ranges = Ranges { pods: vec![pods.parse().unwrap()], ..Ranges::default() };
         (cluster(name), Claim { identity: format!("uid of {name}"), ranges })
     };
-    Object::Claims(Claims { members: members.iter().map(claim).collect() })
+    Object::from(Claims { members: members.iter().map(claim).collect() })
 }
 
 /// What east has, as its discovery tells it and others copy it.
 pub fn web_slice() -> Object {
-    Object::SourceSlice(SourceSlice {
+    Object::from(SourceSlice {
         cluster: cluster("east"),
         key: web(),
         family: Family::V4,
         number: 0,
-        endpoints: vec![SourceEndpoint { address: ip(WEB_IP), hostname: None, ready: true }],
-        ports: BTreeSet::new(),
+        endpoints: [SourceEndpoint { address: ip(WEB_IP), hostname: None, ready: true }].into(),
+        ports: Few::default(),
     })
 }
 
 pub fn web_import(sources: &[&str]) -> Object {
     let since = |name: &&str| (cluster(name), Wall::from_unix_secs(1_700_000_000));
-    Object::Import(Import { key: web(), offer: web_offer(), sources: sources.iter().map(since).collect() })
+    Object::from(Import { key: web(), offer: web_offer(), sources: sources.iter().map(since).collect() })
 }
 
 pub fn fetched() -> Outcome {

@@ -41,7 +41,7 @@ impl Stillness {
 /// annotation that our model leaves to the kube hand.
 fn only_renewed(before: &Object, now: &Object) -> bool {
     match (before, now) {
-        (Object::Lease(before), Object::Lease(now)) => Lease { renewed: now.renewed, ..before.clone() } == *now,
+        (Object::Lease(before), Object::Lease(now)) => Lease { renewed: now.renewed, ..Lease::clone(before) } == **now,
         (Object::Gateway(before), Object::Gateway(now)) => before == now,
         _ => false,
     }

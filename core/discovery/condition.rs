@@ -92,6 +92,7 @@ mod tests {
     use crate::discovery::conflicts;
     use crate::model::{ExportRecord, Family, InternalTrafficPolicy, ServiceType, SessionAffinity};
     use alloc::format;
+    use alloc::sync::Arc;
     use alloc::vec;
 
     const NOW: Wall = Wall::from_unix_secs(2_000);
@@ -111,7 +112,7 @@ mod tests {
 
     fn disagree() -> Published {
         let mut sticky = record("east", 2, vec![]);
-        sticky.offer.affinity = SessionAffinity::ClientIp { timeout_s: 60 };
+        Arc::make_mut(&mut sticky.offer).affinity = SessionAffinity::ClientIp { timeout_s: 60 };
         Published::There(conflicts(&[record("west", 1, vec![port("", Protocol::Tcp, 80)]), sticky]))
     }
 
@@ -192,15 +193,15 @@ mod tests {
     fn all_conflicts_at_once_are_one_reason_that_the_api_takes() {
         let old = record("west", 1, vec![port("", Protocol::Tcp, 80)]);
         let mut new = record("east", 2, vec![]);
-        new.offer.service_type = ServiceType::Headless;
-        new.offer.labels = [("a".into(), "b".into())].into();
-        new.offer.annotations = [("a".into(), "b".into())].into();
-        new.offer.internal_traffic = InternalTrafficPolicy::Local;
-        new.offer.traffic_distribution = Some("PreferClose".into());
-        new.offer.families = [Family::V6].into();
+        Arc::make_mut(&mut new.offer).service_type = ServiceType::Headless;
+        Arc::make_mut(&mut new.offer).labels = [("a".into(), "b".into())].into();
+        Arc::make_mut(&mut new.offer).annotations = [("a".into(), "b".into())].into();
+        Arc::make_mut(&mut new.offer).internal_traffic = InternalTrafficPolicy::Local;
+        Arc::make_mut(&mut new.offer).traffic_distribution = Some("PreferClose".into());
+        Arc::make_mut(&mut new.offer).families = [Family::V6].into();
         let sticky = |record: &ExportRecord, timeout_s| {
             let mut record = record.clone();
-            record.offer.affinity = SessionAffinity::ClientIp { timeout_s };
+            Arc::make_mut(&mut record.offer).affinity = SessionAffinity::ClientIp { timeout_s };
             record
         };
         let mut third = sticky(&old, 60);

@@ -151,6 +151,7 @@ mod tests {
     use super::*;
     use crate::model::{Family, InternalTrafficPolicy};
     use alloc::string::{String, ToString};
+    use alloc::sync::Arc;
     use alloc::vec;
 
     fn reasons(records: &[ExportRecord]) -> Vec<&'static str> {
@@ -160,7 +161,7 @@ mod tests {
     /// Two exports; the newer one is changed.
     fn against(change: impl FnOnce(&mut Offer)) -> Vec<&'static str> {
         let mut new = record("east", 2, vec![port("http", Protocol::Tcp, 80)]);
-        change(&mut new.offer);
+        change(Arc::make_mut(&mut new.offer));
         reasons(&[record("west", 1, vec![port("http", Protocol::Tcp, 80)]), new])
     }
 
@@ -185,7 +186,7 @@ mod tests {
     fn the_time_of_affinity_is_a_conflict_of_its_own() {
         let sticky = |cluster: &str, created_s: u64, timeout_s: u32| {
             let mut record = record(cluster, created_s, vec![]);
-            record.offer.affinity = SessionAffinity::ClientIp { timeout_s };
+            Arc::make_mut(&mut record.offer).affinity = SessionAffinity::ClientIp { timeout_s };
             record
         };
         assert_eq!(reasons(&[sticky("west", 1, 60), sticky("east", 2, 90)]), ["SessionAffinityConfigConflict"]);
@@ -196,7 +197,7 @@ mod tests {
     fn a_conflict_names_the_oldest_export_and_how_many_differ_b42() {
         let web = || vec![port("http", Protocol::Tcp, 80)];
         let mut headless = record("east", 2, web());
-        headless.offer.service_type = ServiceType::Headless;
+        Arc::make_mut(&mut headless.offer).service_type = ServiceType::Headless;
         let other = record("north", 3, vec![]);
         for records in [
             [record("west", 1, web()), headless.clone(), other.clone()],
@@ -220,7 +221,8 @@ mod tests {
     fn headless_exports_do_not_disagree_on_session_affinity() {
         let headless = |cluster: &str, affinity| {
             let mut record = record(cluster, 1, vec![]);
-            (record.offer.service_type, record.offer.affinity) = (ServiceType::Headless, affinity);
+            let offer = Arc::make_mut(&mut record.offer);
+            (offer.service_type, offer.affinity) = (ServiceType::Headless, affinity);
             record
         };
         let sticky = |timeout_s| SessionAffinity::ClientIp { timeout_s };

@@ -1,13 +1,13 @@
 //! From a cluster's own objects to what it exports.
 
 use super::labels::{Carried, Unlabelled, carried};
-use crate::base::{ClusterId, Label};
+use crate::base::{ClusterId, Few, Label};
 use crate::model::{
     Backend, EndpointSlice, ExportRecord, Family, Offer, Port, Service, ServiceExport, ServiceKey, ServiceType,
     SourceEndpoint,
 };
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub struct Exported {
 }
 
 /// Endpoints by address, by family and ports.
-pub type Endpoints = BTreeMap<(Family, BTreeSet<Port>), BTreeMap<IpAddr, SourceEndpoint>>;
+pub type Endpoints = BTreeMap<(Family, Few<Port>), BTreeMap<IpAddr, SourceEndpoint>>;
 
 /// What `cluster` exports by `export`. Slices of other services are passed over.
 ///
@@ -103,7 +103,7 @@ pub fn exported(
         annotations,
     };
     let record =
-        ExportRecord { cluster: cluster.clone(), key: key.clone(), created: export.created, offer: Box::new(offer) };
+        ExportRecord { cluster: cluster.clone(), key: key.clone(), created: export.created, offer: Arc::new(offer) };
     let left_out = left_out.into_iter().map(LeftOut::Text).chain(unnamed).collect();
     Ok(Exported { record, endpoints, left_out })
 }
@@ -122,7 +122,7 @@ fn unnamed(cluster: &ClusterId, key: &ServiceKey, endpoints: &Endpoints) -> Opti
 }
 
 fn behind_cluster_ips(service: &Service, slices: &[&EndpointSlice]) -> Endpoints {
-    let ports: BTreeSet<Port> = service.ports.iter().map(|port| port.port.clone()).collect();
+    let ports: Few<Port> = service.ports.iter().map(|port| port.port.clone()).collect();
     let backends = || slices.iter().flat_map(|slice| &slice.backends);
     let mut endpoints = Endpoints::new();
     for address in &service.cluster_ips {
@@ -138,7 +138,7 @@ fn behind_cluster_ips(service: &Service, slices: &[&EndpointSlice]) -> Endpoints
 fn of_pods(slices: &[&EndpointSlice]) -> Endpoints {
     let mut endpoints = Endpoints::new();
     for slice in slices {
-        let ports: BTreeSet<Port> = slice.ports.iter().cloned().collect();
+        let ports: Few<Port> = slice.ports.iter().cloned().collect();
         for Backend { address, hostname, ready, node: _ } in &slice.backends {
             let of_kind = endpoints.entry((Family::of(*address), ports.clone())).or_default();
             let new = SourceEndpoint { address: *address, hostname: hostname.clone(), ready: *ready };

@@ -5,9 +5,9 @@ use crate::model::{
     Backend, EndpointSlice, ExportRecord, Family, InternalTrafficPolicy, Offer, Port, Service, ServiceExport,
     ServiceKey, ServicePort, ServiceType, SessionAffinity, SourceEndpoint, TargetPort,
 };
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -68,7 +68,7 @@ pub(super) fn record(cluster_id: &str, created_s: u64, ports: Vec<Port>) -> Expo
         cluster: cluster(cluster_id),
         key: key(),
         created: Wall::from_unix_secs(created_s),
-        offer: Box::new(Offer::new(ServiceType::ClusterIp, ports.into_iter().collect(), [Family::V4].into())),
+        offer: Arc::new(Offer::new(ServiceType::ClusterIp, ports.into_iter().collect(), [Family::V4].into())),
     }
 }
 

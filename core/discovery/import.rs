@@ -1,11 +1,11 @@
 //! From the records of all clusters to one import.
 
 use super::labels::{Carried, carried};
-use crate::base::{Cidr, Label};
+use crate::base::{Cidr, Few, Label};
 use crate::model::{ExportRecord, Import, Offer, Port, Protocol, ServiceType, SourceEndpoint, SourceSlice};
-use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -30,7 +30,8 @@ pub fn merge<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) -> Option<
         ..Offer::clone(&oldest.offer)
     };
     let since = |record: &&ExportRecord| (record.cluster.clone(), record.created);
-    Some(Import { key: oldest.key.clone(), offer: Box::new(offer), sources: sources.iter().map(since).collect() })
+    let offer = if offer == *oldest.offer { Arc::clone(&oldest.offer) } else { Arc::new(offer) };
+    Some(Import { key: oldest.key.clone(), offer, sources: sources.iter().map(since).collect() })
 }
 
 /// From the oldest to the newest; of equally old ones the lowest cluster id comes first, since timestamps have a grain of
@@ -47,11 +48,14 @@ pub(super) fn by_age<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) ->
 /// What is believed of a slice of another cluster: an endpoint that no packet from here could reach is left out, and so is
 /// one outside the `ranges` that its cluster announced, where these are known.
 #[must_use]
-pub fn believed(slice: &SourceSlice, ranges: Option<&[Cidr]>) -> SourceSlice {
+pub fn believed(slice: &Arc<SourceSlice>, ranges: Option<&[Cidr]>) -> Arc<SourceSlice> {
     let is_theirs = |address| ranges.is_none_or(|ranges| ranges.iter().any(|range| range.contains(address)));
     let possible = |endpoint: &&SourceEndpoint| can_be_a_services(endpoint.address) && is_theirs(endpoint.address);
-    let endpoints = slice.endpoints.iter().filter(possible);
-    SourceSlice { endpoints: endpoints.cloned().collect(), ..slice.clone() }
+    if slice.endpoints.iter().all(|endpoint| possible(&endpoint)) {
+        return Arc::clone(slice);
+    }
+    let endpoints = slice.endpoints.iter().filter(possible).cloned().collect();
+    Arc::new(SourceSlice { endpoints, ..SourceSlice::clone(slice) })
 }
 
 /// Whether a packet to `address` could leave the node it was sent from and reach one service: not loopback, link-local,
@@ -66,7 +70,7 @@ fn can_be_a_services(address: IpAddr) -> bool {
 
 /// Walks the exports from the oldest to the newest and takes a port unless its name, or its protocol and number, is
 /// taken. No name is a name, too: at most one port may go without.
-fn union_of_ports(by_age: &[&ExportRecord]) -> BTreeSet<Port> {
+fn union_of_ports(by_age: &[&ExportRecord]) -> Few<Port> {
     let mut names: BTreeSet<Option<&Label>> = BTreeSet::new();
     let mut union: BTreeMap<(Protocol, u16), Port> = BTreeMap::new();
     for port in by_age.iter().flat_map(|record| &record.offer.ports) {
@@ -92,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn with(mut record: ExportRecord, change: impl FnOnce(&mut Offer)) -> ExportRecord {
-        change(&mut record.offer);
+        change(Arc::make_mut(&mut record.offer));
         record
     }
 
@@ -248,9 +252,9 @@ mod tests {
             family: Family::V4,
             number: 0,
             endpoints: bad.into_iter().map(endpoint).chain([good.clone()]).collect(),
-            ports: BTreeSet::new(),
+            ports: Few::default(),
         };
-        assert_eq!(believed(&slice, None).endpoints, [good]);
+        assert_eq!(*believed(&Arc::new(slice), None).endpoints, [good]);
     }
 
     #[test]
@@ -262,10 +266,11 @@ mod tests {
             family: Family::V4,
             number: 0,
             endpoints: ["10.2.1.5", "10.101.0.10", "10.102.0.10"].map(endpoint).into(),
-            ports: BTreeSet::new(),
+            ports: Few::default(),
         };
         let ranges: Vec<Cidr> = vec!["10.2.0.0/16".parse().unwrap(), "10.102.0.0/16".parse().unwrap()];
-        assert_eq!(believed(&slice, Some(&ranges)).endpoints, ["10.2.1.5", "10.102.0.10"].map(endpoint));
+        let slice = Arc::new(slice);
+        assert_eq!(*believed(&slice, Some(&ranges)).endpoints, ["10.2.1.5", "10.102.0.10"].map(endpoint));
         assert_eq!(believed(&slice, None), slice, "not knowing is no reason to doubt (F9)");
     }
 

@@ -81,6 +81,7 @@ fn fill(placed: &mut Placed, endpoints: &BTreeMap<IpAddr, SourceEndpoint>, mut t
 mod tests {
     use super::super::fixtures::*;
     use super::*;
+    use crate::base::Few;
     use crate::model::Port;
     use alloc::format;
     use alloc::string::String;
@@ -98,7 +99,7 @@ mod tests {
             } else {
                 (Family::V6, IpAddr::V6(v4.to_ipv6_mapped()))
             };
-            let ports: BTreeSet<Port> = [port("", Protocol::Tcp, if number < 1_000 { 80 } else { 81 })].into();
+            let ports: Few<Port> = [port("", Protocol::Tcp, if number < 1_000 { 80 } else { 81 })].into();
             let endpoint = SourceEndpoint { address, hostname: None, ready: true };
             endpoints.entry((family, ports)).or_default().insert(address, endpoint);
         }

@@ -51,27 +51,15 @@ impl Key {
     /// The service whose name it has. `None` for kinds that have names of their own, or if that is no name of a service.
     #[must_use]
     pub fn service(&self) -> Option<ServiceKey> {
-        match self.kind {
-            Kind::Service | Kind::ServiceExport | Kind::ExportRecord | Kind::Import | Kind::SourceSlice => {
-                Some(ServiceKey { namespace: Label::new(&self.namespace).ok()?, name: Label::new(&self.name).ok()? })
-            }
-            Kind::Namespace
-            | Kind::Node
-            | Kind::EndpointSlice
-            | Kind::Lease
-            | Kind::Gateway
-            | Kind::Cluster
-            | Kind::Endpoint
-            | Kind::Candidates
-            | Kind::Claims
-            | Kind::ExportSummary => None,
-        }
+        self.as_key_ref().service()
     }
 
-    /// Whether it has the name of `service`.
+    /// The same, borrowed.
     #[must_use]
-    pub fn is_named(&self, service: &ServiceKey) -> bool {
-        self.namespace == service.namespace.as_str() && self.name == service.name.as_str()
+    pub fn as_key_ref(&self) -> KeyRef<'_> {
+        let Self { kind, namespace, name, source } = self;
+        let source = source.as_ref().map(|source| (&source.cluster, source.slice));
+        KeyRef { kind: *kind, namespace, name, source }
     }
 
     /// The namespace that it has in the API of a member, if it is among the objects of users; else empty.
@@ -95,6 +83,68 @@ impl fmt::Display for Key {
         } else {
             write!(f, "{} {namespace}/{name}", self.kind)
         }
+    }
+}
+
+/// A [`Key`] that is in something else. It has the same order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyRef<'a> {
+    pub(super) kind: Kind,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) source: Option<(&'a ClusterId, Option<(Family, u16)>)>,
+}
+
+impl<'a> KeyRef<'a> {
+    /// Kind.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// As [`Key::of_service`].
+    #[must_use]
+    pub fn of_service(kind: Kind, service: &'a ServiceKey) -> Self {
+        Self { kind, namespace: service.namespace.as_str(), name: service.name.as_str(), source: None }
+    }
+
+    /// The service whose name it has. `None` for kinds that have names of their own, or if that is no name of a service.
+    #[must_use]
+    pub fn service(self) -> Option<ServiceKey> {
+        match self.kind {
+            Kind::Service | Kind::ServiceExport | Kind::ExportRecord | Kind::Import | Kind::SourceSlice => {
+                Some(ServiceKey { namespace: Label::new(self.namespace).ok()?, name: Label::new(self.name).ok()? })
+            }
+            Kind::Namespace
+            | Kind::Node
+            | Kind::EndpointSlice
+            | Kind::Lease
+            | Kind::Gateway
+            | Kind::Cluster
+            | Kind::Endpoint
+            | Kind::Candidates
+            | Kind::Claims
+            | Kind::ExportSummary => None,
+        }
+    }
+
+    /// Whether it has the name of `service`.
+    #[must_use]
+    pub fn is_named(self, service: &ServiceKey) -> bool {
+        self.namespace == service.namespace.as_str() && self.name == service.name.as_str()
+    }
+}
+
+impl<'a> From<&'a Key> for KeyRef<'a> {
+    fn from(key: &'a Key) -> Self {
+        key.as_key_ref()
+    }
+}
+
+impl From<KeyRef<'_>> for Key {
+    fn from(key: KeyRef<'_>) -> Self {
+        let source = key.source.map(|(cluster, slice)| Source { cluster: cluster.clone(), slice });
+        Self { source, ..Self::new(key.kind, key.namespace, key.name) }
     }
 }
 
@@ -176,7 +226,7 @@ mod tests {
         let mut keys = [slice(1), next.clone(), slice(0), first.clone()];
         keys.sort();
         assert_eq!(keys, [first, slice(0), slice(1), next]);
-        assert_eq!(keys.iter().filter(|key| key.is_named(&web())).count(), 3);
+        assert_eq!(keys.iter().filter(|key| key.as_key_ref().is_named(&web())).count(), 3);
     }
 
     #[test]

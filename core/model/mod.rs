@@ -23,7 +23,7 @@ mod services;
 pub use api::{Api, ApiError, Kind, Version, WatchEvent, Write};
 pub use claims::{Claim, Claims, Purpose, Ranges};
 pub use digest::Digest;
-pub use key::{ApiName, Key, Source};
+pub use key::{ApiName, Key, KeyRef, Source};
 pub use object::Object;
 pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
 pub use services::{

@@ -2,30 +2,31 @@
 
 use super::{
     Candidates, Claims, ClusterRecord, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Gateway, Import, Key,
-    Kind, Lease, Namespace, Node, Service, ServiceExport, ServiceKey, Source, SourceSlice,
+    KeyRef, Kind, Lease, Namespace, Node, Service, ServiceExport, SourceSlice,
 };
 use crate::base::{ClusterId, Epoch};
+use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
-/// An object of any kind.
+/// An object of any kind. It does not change, and copies share it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each variant is documented by its type")]
 pub enum Object {
-    Namespace(Namespace),
-    Node(Node),
-    Service(Service),
-    EndpointSlice(EndpointSlice),
-    ServiceExport(ServiceExport),
-    Lease(Lease),
-    Gateway(Gateway),
-    Cluster(ClusterRecord),
-    Endpoint(Endpoint),
-    Candidates(Candidates),
-    Claims(Claims),
-    ExportRecord(ExportRecord),
-    ExportSummary(ExportSummary),
-    Import(Import),
-    SourceSlice(SourceSlice),
+    Namespace(Arc<Namespace>),
+    Node(Arc<Node>),
+    Service(Arc<Service>),
+    EndpointSlice(Arc<EndpointSlice>),
+    ServiceExport(Arc<ServiceExport>),
+    Lease(Arc<Lease>),
+    Gateway(Arc<Gateway>),
+    Cluster(Arc<ClusterRecord>),
+    Endpoint(Arc<Endpoint>),
+    Candidates(Arc<Candidates>),
+    Claims(Arc<Claims>),
+    ExportRecord(Arc<ExportRecord>),
+    ExportSummary(Arc<ExportSummary>),
+    Import(Arc<Import>),
+    SourceSlice(Arc<SourceSlice>),
 }
 
 impl Object {
@@ -98,28 +99,60 @@ impl Object {
     /// Its identity within an API.
     #[must_use]
     pub fn key(&self) -> Key {
-        let own = |name: &str| Key::new(self.kind(), "", name);
-        let of = |service: &ServiceKey| Key::of_service(self.kind(), service);
+        self.key_ref().into()
+    }
+
+    /// The same, as it has it in itself.
+    #[must_use]
+    pub fn key_ref(&self) -> KeyRef<'_> {
+        let kind = self.kind();
+        let own = |name| KeyRef { kind, namespace: "", name, source: None };
+        let of = |service| KeyRef::of_service(kind, service);
         match self {
             Self::Namespace(o) => own(o.name.as_str()),
             Self::Node(o) => own(o.name.as_str()),
             Self::Service(o) => of(&o.key),
-            Self::EndpointSlice(o) => Key::new(Kind::EndpointSlice, &o.namespace, o.name.as_str()),
+            Self::EndpointSlice(o) => KeyRef { namespace: o.namespace.as_str(), ..own(&o.name) },
             Self::ServiceExport(o) => of(&o.key),
             Self::Lease(o) => own(&o.name),
             Self::Gateway(o) => own(o.node.as_str()),
             Self::Cluster(o) => own(o.cluster.as_str()),
-            Self::Endpoint(o) => own(&o.cable_name).of(&o.cluster),
+            Self::Endpoint(o) => KeyRef { source: Some((&o.cluster, None)), ..own(&o.cable_name) },
             Self::Candidates(o) => own(o.cluster.as_str()),
             // One for all members, so that two that claim at once meet (B34).
             Self::Claims(_) => own("clusterset"),
             Self::ExportSummary(o) => own(o.cluster.as_str()),
-            Self::ExportRecord(o) => of(&o.key).of(&o.cluster),
+            Self::ExportRecord(o) => KeyRef { source: Some((&o.cluster, None)), ..of(&o.key) },
             Self::Import(o) => of(&o.key),
-            Self::SourceSlice(o) => {
-                let source = Source { cluster: o.cluster.clone(), slice: Some((o.family, o.number)) };
-                Key { source: Some(source), ..of(&o.key) }
-            }
+            Self::SourceSlice(o) => KeyRef { source: Some((&o.cluster, Some((o.family, o.number)))), ..of(&o.key) },
         }
     }
+}
+
+macro_rules! objects {
+    ($($variant:ident($object:ty)),*) => {
+        $(impl From<$object> for Object {
+            fn from(object: $object) -> Self {
+                Self::$variant(Arc::new(object))
+            }
+        })*
+    };
+}
+
+objects! {
+    Namespace(Namespace),
+    Node(Node),
+    Service(Service),
+    EndpointSlice(EndpointSlice),
+    ServiceExport(ServiceExport),
+    Lease(Lease),
+    Gateway(Gateway),
+    Cluster(ClusterRecord),
+    Endpoint(Endpoint),
+    Candidates(Candidates),
+    Claims(Claims),
+    ExportRecord(ExportRecord),
+    ExportSummary(ExportSummary),
+    Import(Import),
+    SourceSlice(SourceSlice)
 }

@@ -1,10 +1,10 @@
 //! Services: as their cluster has them, as it exports them, and as the clusterset offers them.
 
 use super::Digest;
-use crate::base::{ClusterId, Label, NodeName, Wall};
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use crate::base::{ClusterId, Few, FewBy, Label, NodeName, Wall};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
@@ -258,9 +258,9 @@ pub struct Offer {
     /// Type; never an alias.
     pub service_type: ServiceType,
     /// Ports.
-    pub ports: BTreeSet<Port>,
+    pub ports: Few<Port>,
     /// Address families.
-    pub families: BTreeSet<Family>,
+    pub families: Few<Family>,
     /// Session affinity.
     pub affinity: SessionAffinity,
     /// Internal traffic policy.
@@ -276,7 +276,7 @@ pub struct Offer {
 impl Offer {
     /// One with these ports and families, and for the rest what a service has that says nothing about it.
     #[must_use]
-    pub const fn new(service_type: ServiceType, ports: BTreeSet<Port>, families: BTreeSet<Family>) -> Self {
+    pub const fn new(service_type: ServiceType, ports: Few<Port>, families: Few<Family>) -> Self {
         Self {
             service_type,
             ports,
@@ -301,7 +301,7 @@ pub struct ExportRecord {
     /// Creation of the ServiceExport.
     pub created: Wall,
     /// What it offers.
-    pub offer: Box<Offer>,
+    pub offer: Arc<Offer>,
 }
 
 /// A service of the clusterset in an importing cluster (MCS ServiceImport). Its endpoints are in [`SourceSlice`]s beside
@@ -311,9 +311,9 @@ pub struct Import {
     /// Namespace and name.
     pub key: ServiceKey,
     /// What it offers, after the merge.
-    pub offer: Box<Offer>,
+    pub offer: Arc<Offer>,
     /// Exporting clusters, and when each began.
-    pub sources: BTreeMap<ClusterId, Wall>,
+    pub sources: FewBy<ClusterId, Wall>,
 }
 
 /// One endpoint of a [`SourceSlice`].
@@ -339,10 +339,10 @@ pub struct SourceSlice {
     pub family: Family,
     /// Tells the slices of one cluster, service and family apart.
     pub number: u16,
-    /// At most [`SourceSlice::ENDPOINTS_MAX`], sorted.
-    pub endpoints: Vec<SourceEndpoint>,
+    /// At most [`SourceSlice::ENDPOINTS_MAX`].
+    pub endpoints: Few<SourceEndpoint>,
     /// Where they listen. Of a cluster IP, the service's ports.
-    pub ports: BTreeSet<Port>,
+    pub ports: Few<Port>,
 }
 
 impl SourceSlice {

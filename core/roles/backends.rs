@@ -65,5 +65,5 @@ fn target(target: &TargetPort, port: &Port, slice: &EndpointSlice) -> Option<u16
 fn slices(index: &Index) -> impl Iterator<Item = &EndpointSlice> {
     index
         .objects(Api::Local, Kind::EndpointSlice)
-        .filter_map(|(_, object)| if let Object::EndpointSlice(slice) = object { Some(slice) } else { None })
+        .filter_map(|(_, object)| if let Object::EndpointSlice(slice) = object { Some(&**slice) } else { None })
 }

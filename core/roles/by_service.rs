@@ -2,6 +2,7 @@
 
 use crate::model::{Key, Object, ServiceKey, SourceSlice};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Objects of one kind by the service they belong to. An object can be moved to another service, and when it is gone
@@ -46,7 +47,7 @@ impl ByService {
 }
 
 /// The slice that an object is, if it is one.
-pub(super) fn as_slice(object: &Object) -> Option<&SourceSlice> {
+pub(super) fn as_slice(object: &Object) -> Option<&Arc<SourceSlice>> {
     let Object::SourceSlice(slice) = object else { return None };
     Some(slice)
 }

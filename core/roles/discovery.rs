@@ -40,10 +40,15 @@ use crate::discovery::{NotExportable, believed, merge, pack};
 use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use leaving::Left;
 use own::{Own, Summary};
 use serde::{Deserialize, Serialize};
+
+/// How many writes may be under way before the other services wait. All of a clusterset are judged at the start, and an API
+/// has no use for a hundred thousand requests at once, nor has the daemon for the memory that they take.
+const WRITES_AT_ONCE: usize = 1_000;
 
 /// Which views are complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +79,7 @@ pub struct Discovery {
     /// Why exports are not carried out, as it was told last.
     not_exportable: BTreeMap<ServiceKey, NotExportable>,
     /// Why the broker refuses own records.
-    refusals: BTreeMap<ServiceKey, alloc::sync::Arc<str>>,
+    refusals: BTreeMap<ServiceKey, Arc<str>>,
     /// The newest summary seen of each cluster.
     generations: BTreeMap<(Api, ClusterId), u64>,
     /// What each cluster announced last that it has; it stays when its record does not.
@@ -83,6 +88,8 @@ pub struct Discovery {
     summaries: BTreeMap<Api, Summary>,
     wall: Wall,
     writer: Writer,
+    /// Services that are yet to be judged: there were too many to write about all of them at once.
+    touched: BTreeSet<ServiceKey>,
     events: VecDeque<Event>,
     /// The cluster leaves; and whether that was told to be over.
     leaving: Option<Left>,
@@ -105,6 +112,7 @@ impl Discovery {
             summaries: BTreeMap::new(),
             wall: Wall::default(),
             writer: Writer::new(seed),
+            touched: BTreeSet::new(),
             events: VecDeque::new(),
             leaving: None,
             stopped: false,
@@ -142,7 +150,7 @@ impl Discovery {
         if complete != before || self.member != was_member {
             touched.extend(self.services());
         }
-        self.judge_all(&touched);
+        self.judge_all(touched);
     }
 
     /// Takes note of the ranges that a cluster announces. Gives the cluster if they are others than before: its terms come
@@ -164,7 +172,7 @@ impl Discovery {
         for (_, object) in self.index.objects(Api::Local, Kind::Import) {
             let Object::Import(import) = object else { continue };
             presumed.extend(import.sources.iter().map(|(cluster, created)| {
-                Object::ExportRecord(ExportRecord {
+                Object::from(ExportRecord {
                     cluster: cluster.clone(),
                     key: import.key.clone(),
                     created: *created,
@@ -261,9 +269,15 @@ impl Discovery {
 
 /// What follows from it.
 impl Discovery {
-    fn judge_all<'a>(&mut self, services: impl IntoIterator<Item = &'a ServiceKey>) {
-        for service in services {
-            self.judge(service);
+    fn judge_all(&mut self, services: impl IntoIterator<Item = ServiceKey>) {
+        self.touched.extend(services);
+        while self.writer.in_flight() < WRITES_AT_ONCE
+            && let Some(service) = self.touched.pop_first()
+        {
+            self.judge(&service);
+        }
+        if !self.touched.is_empty() {
+            return;
         }
         if self.leaving.is_some() {
             self.end_if_left();
@@ -276,7 +290,7 @@ impl Discovery {
     /// Decides anew about objects that writes were about.
     fn judge_again(&mut self, written: impl IntoIterator<Item = (Api, Key)>) {
         let services: BTreeSet<ServiceKey> = written.into_iter().filter_map(|(_, key)| key.service()).collect();
-        self.judge_all(&services);
+        self.judge_all(services);
     }
 
     /// Decides all that `service` decides.
@@ -312,17 +326,18 @@ impl Discovery {
         let namespace = Key::new(Kind::Namespace, "", &service.namespace);
         let import = merge(others.into_iter().chain(ours)).filter(|_| self.index.get(Api::Local, &namespace).is_some());
         let sources = import.iter().flat_map(|import| import.sources.keys());
-        let slices: Vec<SourceSlice> = sources.flat_map(|source| self.imported_from(source, service, own)).collect();
-        let wanted = slices.into_iter().map(Object::SourceSlice).chain(import.map(Object::Import)).collect();
+        let slices: Vec<Arc<SourceSlice>> =
+            sources.flat_map(|source| self.imported_from(source, service, own)).collect();
+        let wanted = slices.into_iter().map(Object::SourceSlice).chain(import.map(Object::from)).collect();
         self.make(Api::Local, service, wanted, import_key);
     }
 
     /// The endpoints that `source` has for the import: as its cluster tells them, and in the own cluster as they are.
-    fn imported_from(&self, source: &ClusterId, service: &ServiceKey, own: &Own) -> Vec<SourceSlice> {
+    fn imported_from(&self, source: &ClusterId, service: &ServiceKey, own: &Own) -> Vec<Arc<SourceSlice>> {
         match own {
             Own::Exported(own) if *source == self.cluster => {
-                let known: Vec<&SourceSlice> = self.slices_of(Api::Local, service, source).collect();
-                pack(source, service, &own.endpoints, &known)
+                let known: Vec<&SourceSlice> = self.slices_of(Api::Local, service, source).map(Arc::as_ref).collect();
+                pack(source, service, &own.endpoints, &known).into_iter().map(Arc::new).collect()
             }
             Own::Exported(_) | Own::Unknown | Own::Not(_) => {
                 let ranges = self.ranges.get(source).map(Vec::as_slice);
@@ -337,11 +352,14 @@ impl Discovery {
         let wanted: BTreeMap<Key, Object> = wanted.into_iter().map(|object| (object.key(), object)).collect();
         let is_ours = |object: &Object| api == Api::Local || object.cluster() == Some(&self.cluster);
         let there = self.index.of_service(api, Kind::SourceSlice, service).filter(|(_, object)| is_ours(object));
-        let there = there.map(|(key, _)| key);
+        let there = there.map(|(key, _)| Key::from(key));
         let busy = [Kind::SourceSlice, one.kind].into_iter().flat_map(|kind| self.writer.busy_with(api, kind, service));
-        let keys: BTreeSet<Key> = wanted.keys().chain(there).chain(busy).cloned().chain([one]).collect();
+        let keys: BTreeSet<Key> = wanted.keys().chain(busy).cloned().chain(there).chain([one]).collect();
         for key in keys {
             let wanted = wanted.get(&key);
+            if let Some(wanted) = wanted {
+                self.index.share(api, &key, wanted);
+            }
             if self.index.shown(api, &key).is_some() != wanted.is_some() {
                 self.summaries.entry(api).or_default().outdated = true;
             }
@@ -403,7 +421,7 @@ impl Machine for Discovery {
         }
         let gone = self.believe_absences(now);
         if !gone.is_empty() {
-            self.judge_all(&gone);
+            self.judge_all(gone);
         }
     }
 }

@@ -114,7 +114,7 @@ impl Dns {
         let next = if self.table.synced() && reach == self.reach {
             services.iter().fold(Table::clone(&self.table).knowing(self.knows()), |table, service| {
                 let slices = self.index.of_service(Api::Local, Kind::SourceSlice, service);
-                let slices = slices.filter_map(|(_, object)| as_slice(object));
+                let slices = slices.filter_map(|(_, object)| as_slice(object)).map(Arc::as_ref);
                 table.with_service(service, self.import(service), slices, &self.cluster, &self.reach)
             })
         } else {
@@ -137,12 +137,13 @@ impl Dns {
     /// The table from all that is known.
     fn build(&self) -> Table {
         let imports = self.index.objects(Api::Local, Kind::Import).filter_map(|(_, object)| as_import(object));
+        let slices = self.index.objects(Api::Local, Kind::SourceSlice);
         Table::build(Contents {
             zone: &self.zone,
             ttl: self.ttl,
             local: &self.cluster,
             imports,
-            slices: self.index.objects(Api::Local, Kind::SourceSlice).filter_map(|(_, object)| as_slice(object)),
+            slices: slices.filter_map(|(_, object)| as_slice(object)).map(Arc::as_ref),
             reach: &self.reach,
             knows: self.knows(),
             serial: self.table.serial(),

@@ -28,6 +28,7 @@ use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use gone::{GONE, Silent};
@@ -258,8 +259,8 @@ impl Gateway {
                 }
                 election::Output::Write { request, lease, expected } => {
                     let write = match expected {
-                        None => Write::Create(Object::Lease(lease)),
-                        Some(version) => Write::Replace(Object::Lease(lease), version),
+                        None => Write::Create(Object::from(lease)),
+                        Some(version) => Write::Replace(Object::from(lease), version),
                     };
                     self.outbox.push_back(Output::Write(RequestId(request | OF_ELECTION), Api::Local, write));
                 }
@@ -330,7 +331,7 @@ impl Gateway {
         }
         let lost_before = reach::lost_before(&self.index, &self.node.config().node);
         let reach = self.reached.tell(self.node.ways(), &lost_before, now);
-        let card = Object::Gateway(Card { reach, ..self.card() });
+        let card = Object::from(Card { reach, ..self.card() });
         self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
     }
 
@@ -403,8 +404,9 @@ impl Machine for Gateway {
             Input::Read(id, result) if Joining::asked(id) => self.claims_read(id, result, now),
             Input::Read(id, result) if Leaving::asked(id) => self.lease_read(id, result, now),
             Input::Read(id, result) => {
-                let lease_of =
-                    |(object, version)| if let Object::Lease(lease) = object { Some((lease, version)) } else { None };
+                let lease_of = |(object, version)| {
+                    if let Object::Lease(lease) = object { Some((Arc::unwrap_or_clone(lease), version)) } else { None }
+                };
                 let result = result.map(|found| found.and_then(lease_of));
                 self.elect(election::Input::Answered { request: id.0 & !OF_ELECTION, result }, now);
             }
@@ -502,5 +504,5 @@ impl Role for Gateway {
 fn cards(index: &Index) -> impl Iterator<Item = &Card> {
     index
         .objects(Api::Local, Kind::Gateway)
-        .filter_map(|(_, object)| if let Object::Gateway(card) = object { Some(card) } else { None })
+        .filter_map(|(_, object)| if let Object::Gateway(card) = object { Some(&**card) } else { None })
 }

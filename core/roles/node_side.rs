@@ -5,7 +5,7 @@ use super::dialling::Choices;
 use super::node_network::{Backends, Known, OwnCandidate, node_network};
 use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
-use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Key, Kind, Node, Object};
+use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Key, KeyRef, Kind, Node, Object};
 use crate::network::Wanted;
 use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
@@ -432,7 +432,7 @@ pub(super) fn says_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
 /// know yet that the API has lost all: of what each cluster has one, nothing is missing, and it has an Endpoint.
 fn shows_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
     let theirs = |kind| index.objects(api, kind).filter(|(_, object)| object.cluster() == Some(cluster));
-    let is_shown = |(key, _): (&Key, &Object)| index.shown(api, key).is_some();
+    let is_shown = |(key, _): (KeyRef<'_>, &Object)| index.shown(api, key).is_some();
     theirs(Kind::Candidates).all(is_shown) && theirs(Kind::Endpoint).any(is_shown)
 }
 
@@ -440,14 +440,16 @@ fn shows_all(index: &Index, api: Api, cluster: &ClusterId) -> bool {
 pub(super) fn nodes(index: &Index) -> BTreeMap<NodeName, &Node> {
     index
         .objects(Api::Local, Kind::Node)
-        .filter_map(|(_, object)| if let Object::Node(node) = object { Some((node.name.clone(), node)) } else { None })
+        .filter_map(
+            |(_, object)| if let Object::Node(node) = object { Some((node.name.clone(), &**node)) } else { None },
+        )
         .collect()
 }
 
 fn candidates(index: &Index, api: Api) -> impl Iterator<Item = &Candidates> {
     index
         .objects(api, Kind::Candidates)
-        .filter_map(|(_, object)| if let Object::Candidates(candidates) = object { Some(candidates) } else { None })
+        .filter_map(|(_, object)| if let Object::Candidates(candidates) = object { Some(&**candidates) } else { None })
 }
 
 /// The own cluster's candidates, as announced.
@@ -470,7 +472,7 @@ pub(super) fn remote_clusters<'a>(
 ) -> impl Iterator<Item = (ClusterId, &'a ClusterRecord)> + 'a {
     index
         .objects(Api::Local, Kind::Cluster)
-        .filter_map(|(_, object)| if let Object::Cluster(record) = object { Some(record) } else { None })
+        .filter_map(|(_, object)| if let Object::Cluster(record) = object { Some(&**record) } else { None })
         .filter(move |record| record.cluster != *own)
         .map(|record| (record.cluster.clone(), record))
 }

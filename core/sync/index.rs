@@ -1,8 +1,9 @@
 //! What the watches have shown, and what is believed of it.
 
 use super::ABSENCE;
+use super::shelf::{Kept, Shelf};
 use crate::base::{ClusterId, Instant, Lasting};
-use crate::model::{Api, Digest, Key, Kind, Object, ServiceKey, Version, WatchEvent};
+use crate::model::{Api, Digest, Key, KeyRef, Kind, Object, ServiceKey, Version, WatchEvent};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -10,9 +11,9 @@ use alloc::vec::Vec;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct View {
     /// What is believed to be there; without a version, the API does not show it.
-    objects: BTreeMap<Key, (Object, Option<Version>)>,
-    /// Keys that the running listing has shown; `None` between listings.
-    marked: Option<BTreeSet<Key>>,
+    objects: Shelf,
+    /// Keys of what was known before, and the running listing has not shown yet; `None` between listings.
+    unmarked: Option<BTreeSet<Key>>,
     /// Of what the API shows, by whose it is; of kinds that a summary speaks for.
     digests: BTreeMap<Option<ClusterId>, Digest>,
     /// The running listing has shown something in the version in which it was known.
@@ -21,21 +22,31 @@ struct View {
 }
 
 impl View {
+    /// A listing begins.
+    fn begin(&mut self) {
+        self.unmarked = Some(self.objects.iter().map(|kept| kept.object.key()).collect());
+        self.goes_on = false;
+    }
+
     /// Puts what the API shows. True if it did not show just that.
     fn show(&mut self, key: &Key, object: Object, version: Version) -> bool {
-        let shown = (object, Some(version));
-        let before = self.objects.get(key);
+        if let Some(unmarked) = &mut self.unmarked {
+            unmarked.remove(key);
+        }
+        let shown = Kept { object, version: Some(version) };
+        let before = self.objects.get(key.into());
         if before == Some(&shown) {
+            self.goes_on = true;
             return false;
         }
-        let was = before.filter(|(_, version)| version.is_some()).map(|(object, _)| object.cluster().cloned());
-        let is = shown.0.cluster();
+        let was = before.filter(|kept| kept.version.is_some()).map(|kept| kept.object.cluster().cloned());
+        let is = shown.object.cluster();
         if key.kind.is_summarised() && was.as_ref().map(Option::as_ref) != Some(is) {
             self.count_out(key, was);
             let digest = self.digests.entry(is.cloned()).or_default();
             *digest = digest.with(key);
         }
-        self.objects.insert(key.clone(), shown);
+        self.objects.put(shown);
         true
     }
 
@@ -47,8 +58,8 @@ impl View {
 
     /// The API shows it no more. True if it did.
     fn hide(&mut self, key: &Key) -> bool {
-        let entry = self.objects.get_mut(key);
-        let was = entry.and_then(|(object, version)| version.take().map(|_| object.cluster().cloned()));
+        let kept = self.objects.get_mut(key);
+        let was = kept.and_then(|kept| kept.version.take().map(|_| kept.object.cluster().cloned()));
         let hidden = was.is_some();
         self.count_out(key, was);
         hidden
@@ -83,32 +94,17 @@ impl Index {
     pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
         match event {
             WatchEvent::Began(kind) => {
-                let view = self.view_mut(api, kind);
-                view.marked = Some(BTreeSet::new());
-                view.goes_on = false;
+                self.view_mut(api, kind).begin();
                 Vec::new()
             }
             WatchEvent::Applied(object, version) => {
                 let key = object.key();
                 self.not_missing(api, &key);
-                let view = self.view_mut(api, key.kind);
-                if let Some(marked) = &mut view.marked {
-                    marked.insert(key.clone());
-                }
-                if view.show(&key, object, version) {
-                    alloc::vec![key]
-                } else {
-                    view.goes_on = true;
-                    Vec::new()
-                }
+                if self.view_mut(api, key.kind).show(&key, object, version) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Deleted(key) => {
                 self.not_missing(api, &key);
-                let view = self.view_mut(api, key.kind);
-                if let Some(marked) = &mut view.marked {
-                    marked.remove(&key);
-                }
-                if view.remove(&key) { Vec::from([key]) } else { Vec::new() }
+                if self.view_mut(api, key.kind).remove(&key) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Synced(kind) => self.sweep(api, kind, now),
         }
@@ -118,8 +114,8 @@ impl Index {
     fn sweep(&mut self, api: Api, kind: Kind, now: Instant) -> Vec<Key> {
         let view = self.view_mut(api, kind);
         view.synced = true;
-        let Some(marked) = view.marked.take() else { return Vec::new() };
-        let unmarked: Vec<Key> = view.objects.keys().filter(|key| !marked.contains(key)).cloned().collect();
+        let Some(unmarked) = view.unmarked.take() else { return Vec::new() };
+        let unmarked: Vec<Key> = unmarked.into_iter().filter(|key| view.objects.contains(key)).collect();
         if kind.is_the_clusters_own() {
             for key in &unmarked {
                 view.remove(key);
@@ -160,8 +156,9 @@ impl Index {
     }
 
     /// All objects of a kind that are believed to be there, in order of their keys.
-    pub fn objects(&self, api: Api, kind: Kind) -> impl Iterator<Item = (&Key, &Object)> {
-        self.views.get(&(api, kind)).into_iter().flat_map(|view| view.objects.iter()).map(|(key, (o, _))| (key, o))
+    pub fn objects(&self, api: Api, kind: Kind) -> impl Iterator<Item = (KeyRef<'_>, &Object)> {
+        let kept = self.views.get(&(api, kind)).into_iter().flat_map(|view| view.objects.iter());
+        kept.map(|kept| (kept.object.key_ref(), &kept.object))
     }
 
     /// Those of them that go by the name of `service`, whosoever's they are.
@@ -169,25 +166,33 @@ impl Index {
         &'a self,
         api: Api,
         kind: Kind,
-        service: &ServiceKey,
-    ) -> impl Iterator<Item = (&'a Key, &'a Object)> + use<'a> {
-        let first = Key::of_service(kind, service);
-        let view = self.views.get(&(api, kind));
-        let from_first = view.into_iter().flat_map(move |view| view.objects.range(first.clone()..));
-        let service = service.clone();
-        from_first.take_while(move |(key, _)| key.is_named(&service)).map(|(key, (object, _))| (key, object))
+        service: &'a ServiceKey,
+    ) -> impl Iterator<Item = (KeyRef<'a>, &'a Object)> {
+        let view = self.views.get(&(api, kind)).into_iter();
+        let kept = view.flat_map(move |view| view.objects.from(KeyRef::of_service(kind, service)));
+        let keyed = kept.map(|kept| (kept.object.key_ref(), &kept.object));
+        keyed.take_while(move |(key, _)| key.is_named(service))
+    }
+
+    /// Keeps `object` in the place of one that equals it: what it shares with others is then there once.
+    pub fn share(&mut self, api: Api, key: &Key, object: &Object) {
+        if let Some(kept) = self.view_mut(api, key.kind).objects.get_mut(key)
+            && kept.object == *object
+        {
+            kept.object = object.clone();
+        }
     }
 
     /// One object that is believed to be there.
     #[must_use]
-    pub fn get(&self, api: Api, key: &Key) -> Option<&Object> {
-        self.entry(api, key).map(|(object, _)| object)
+    pub fn get<'a>(&self, api: Api, key: impl Into<KeyRef<'a>>) -> Option<&Object> {
+        self.kept(api, key.into()).map(|kept| &kept.object)
     }
 
     /// One object and its version, if the API shows it.
     #[must_use]
-    pub fn shown(&self, api: Api, key: &Key) -> Option<(&Object, &Version)> {
-        let (object, version) = self.entry(api, key)?;
+    pub fn shown<'a>(&self, api: Api, key: impl Into<KeyRef<'a>>) -> Option<(&Object, &Version)> {
+        let Kept { object, version } = self.kept(api, key.into())?;
         version.as_ref().map(|version| (object, version))
     }
 
@@ -230,8 +235,8 @@ impl Index {
         theirs.fold(Digest::EMPTY, |sum, (_, digest)| sum.and(*digest))
     }
 
-    fn entry(&self, api: Api, key: &Key) -> Option<&(Object, Option<Version>)> {
-        self.views.get(&(api, key.kind))?.objects.get(key)
+    fn kept(&self, api: Api, key: KeyRef<'_>) -> Option<&Kept> {
+        self.views.get(&(api, key.kind()))?.objects.get(key)
     }
 
     fn view_mut(&mut self, api: Api, kind: Kind) -> &mut View {
@@ -246,10 +251,13 @@ impl Index {
     pub fn presume(&mut self, api: Api, object: &Object, now: Instant) -> bool {
         let key = object.key();
         let view = self.view_mut(api, key.kind);
-        if view.objects.contains_key(&key) {
+        if view.objects.contains(&key) {
             return false;
         }
-        view.objects.insert(key.clone(), (object.clone(), None));
+        view.objects.put(Kept { object: object.clone(), version: None });
+        if let Some(unmarked) = &mut view.unmarked {
+            unmarked.insert(key.clone());
+        }
         if view.synced {
             self.absences.note(&(api, key.clone()), now);
             self.lost.insert((api, key));
@@ -322,7 +330,7 @@ mod tests {
     const LATER: Duration = Duration::from_secs(60);
 
     fn record(cluster: &str, epoch: u64) -> Object {
-        Object::Cluster(ClusterRecord {
+        Object::from(ClusterRecord {
             cluster: ClusterId::new(cluster).unwrap(),
             pods: vec![],
             services: vec![],
@@ -365,7 +373,11 @@ mod tests {
     }
 
     fn known(index: &Index) -> Vec<&str> {
-        index.objects(Api::Broker, Kind::Cluster).map(|(key, _)| &*key.name).collect()
+        index
+            .objects(Api::Broker, Kind::Cluster)
+            .filter_map(|(_, object)| object.cluster())
+            .map(ClusterId::as_str)
+            .collect()
     }
 
     #[test]
@@ -465,7 +477,7 @@ mod tests {
     #[test]
     fn what_the_cluster_owns_is_as_the_listing_says() {
         let service = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-        let export = Object::ServiceExport(ServiceExport::new(service, Wall::default()));
+        let export = Object::from(ServiceExport::new(service, Wall::default()));
         let mut index = Index::default();
         watched(&mut index, WatchEvent::Applied(export.clone(), Version("1".into())));
         watched(&mut index, WatchEvent::Began(Kind::ServiceExport));

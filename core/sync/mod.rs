@@ -17,6 +17,7 @@
 //!   write fail instead of being undone by it.
 
 mod index;
+mod shelf;
 mod writer;
 
 pub use index::Index;

@@ -124,7 +124,17 @@ impl Writer {
 
     /// The next write to make.
     pub fn poll_write(&mut self) -> Option<(u64, Api, Write)> {
-        self.outbox.pop_front()
+        let write = self.outbox.pop_front();
+        if self.outbox.is_empty() {
+            self.outbox = VecDeque::new(); // At a start it was long, and the memory is not needed again.
+        }
+        write
+    }
+
+    /// How many writes were made and have no answer yet.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
     }
 
     /// Whether anything that was said of objects of these `kinds` at `api` is still to be done or to be seen.
@@ -140,7 +150,7 @@ impl Writer {
     pub fn busy_with<'a>(&'a self, api: Api, kind: Kind, service: &'a ServiceKey) -> impl Iterator<Item = &'a Key> {
         let of_api = self.pending.get(&api).into_iter();
         let from_first = of_api.flat_map(move |of_api| of_api.range(Key::of_service(kind, service)..));
-        from_first.map(|(key, _)| key).take_while(move |key| key.kind == kind && key.is_named(service))
+        from_first.map(|(key, _)| key).take_while(move |key| key.kind == kind && key.as_key_ref().is_named(service))
     }
 
     /// The objects of which that is so.
@@ -188,7 +198,7 @@ mod tests {
     const API: Api = Api::Broker;
 
     fn record(epoch: u64) -> Object {
-        Object::Cluster(ClusterRecord {
+        Object::from(ClusterRecord {
             cluster: ClusterId::new("east").unwrap(),
             pods: vec![],
             services: vec![],

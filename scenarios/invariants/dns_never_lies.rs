@@ -243,7 +243,7 @@ impl DnsNeverLies {
 }
 
 fn fact_key(import: &tombolo_core::model::Import) -> tombolo_core::model::Key {
-    Object::Import(import.clone()).key()
+    Object::from(import.clone()).key()
 }
 
 #[cfg(test)]
@@ -370,9 +370,9 @@ mod tests {
         ));
         timeline.push(act(40, Verb::Join(east())));
         let Object::Service(service) = web_service() else { unreachable!() };
-        let anew = Object::Service(tombolo_core::model::Service {
+        let anew = Object::from(tombolo_core::model::Service {
             cluster_ips: vec!["10.107.0.10".parse().unwrap()],
-            ..service
+            ..tombolo_core::model::Service::clone(&service)
         });
         let mut facts = working();
         facts.push(fact(secs(40), "east api", wrote("world", Change::Created, anew)));

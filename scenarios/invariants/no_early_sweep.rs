@@ -61,9 +61,9 @@ impl Invariant for NoEarlySweep {
             (Change::Deleted, Object::Import(import)) => self.still_exported(import, &Import::clone(import), fact.at),
             (Change::Replaced, Object::Import(now)) => match &before {
                 Some(Object::Import(before)) => {
-                    let mut lost = before.clone();
-                    lost.sources.retain(|cluster, _| !now.sources.contains_key(cluster));
-                    self.still_exported(now, &lost, fact.at)
+                    let lost = before.sources.iter().filter(|(cluster, _)| !now.sources.contains_key(*cluster));
+                    let sources = lost.map(|(cluster, since)| (cluster.clone(), *since)).collect();
+                    self.still_exported(now, &Import { sources, ..Import::clone(before) }, fact.at)
                 }
                 _ => None,
             },

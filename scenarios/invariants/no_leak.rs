@@ -182,9 +182,9 @@ mod tests {
     fn an_import_of_an_address_that_the_exporter_does_not_have_is_caught() {
         let Object::SourceSlice(slice) = web_slice() else { unreachable!() };
         let stolen = SourceEndpoint { address: "10.101.0.1".parse().unwrap(), hostname: None, ready: true };
-        let slice = SourceSlice { cluster: cluster("east"), endpoints: vec![stolen], ..slice };
+        let slice = SourceSlice { cluster: cluster("east"), endpoints: [stolen].into(), ..SourceSlice::clone(&slice) };
         assert_eq!(
-            watch(&[writes("west api", "west/worker discovery", Object::SourceSlice(slice))]),
+            watch(&[writes("west api", "west/worker discovery", Object::from(slice))]),
             ["west/worker discovery imported 10.101.0.1 of shop/web, which east does not have"]
         );
     }

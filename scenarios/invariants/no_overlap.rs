@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn an_address_that_two_clusters_offer_is_caught() {
         let Object::SourceSlice(slice) = web_slice() else { unreachable!() };
-        let other = Object::SourceSlice(SourceSlice { cluster: cluster("north"), ..slice });
+        let other = Object::from(SourceSlice { cluster: cluster("north"), ..SourceSlice::clone(&slice) });
         assert_eq!(
             watch(&[shown("east", web_slice()), shown("north", other)]),
             ["north offers 10.102.0.10 for shop/web, which east offers for shop/web"]

@@ -7,7 +7,7 @@ const CLIENT: Client = Client { process: ProcessId(0), boot: 1 };
 
 fn record(cluster: &str, epoch: u64) -> Object {
     let cluster = cluster.parse().unwrap();
-    Object::Cluster(ClusterRecord { cluster, pods: Vec::new(), services: Vec::new(), epoch: Epoch(epoch) })
+    Object::from(ClusterRecord { cluster, pods: Vec::new(), services: Vec::new(), epoch: Epoch(epoch) })
 }
 
 fn server() -> ApiServer {
@@ -49,7 +49,7 @@ fn a_watch_lists_first_and_then_tells_changes_of_its_kind_and_space_only() {
         ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
         Wall::default(),
     );
-    create(&mut api, Object::ServiceExport(export));
+    create(&mut api, Object::from(export));
     api.write(Api::Broker, Write::Create(record("west", 1))).unwrap();
     assert!(api.batches().is_empty());
 
@@ -101,7 +101,7 @@ fn a_stale_write_conflicts_and_a_replace_by_the_same_changes_nothing() {
 fn restarted_empty_it_keeps_only_what_a_cluster_has_without_us() {
     let mut api = server();
     create(&mut api, record("east", 1));
-    let export = Object::ServiceExport(ServiceExport::new(
+    let export = Object::from(ServiceExport::new(
         ServiceKey { namespace: "shop".parse().unwrap(), name: "web".parse().unwrap() },
         Wall::default(),
     ));

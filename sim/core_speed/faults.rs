@@ -110,7 +110,7 @@ impl Ground for CoreSpeed {
 
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let api = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
-        let object = Object::ServiceExport(export(key, crate::world::START + self.now));
+        let object = Object::from(export(key, crate::world::START + self.now));
         Ok(self.write_as_world(api, Write::Create(object)))
     }
 
@@ -124,7 +124,7 @@ impl Ground for CoreSpeed {
 
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let api = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
-        let key_of = Object::ServiceExport(export(key, crate::world::START)).key();
+        let key_of = Object::from(export(key, crate::world::START)).key();
         let version = self.apis.get(api).and_then(|api| api.get(Api::Local, &key_of)).map(|(_, version)| version);
         Ok(version.is_some_and(|version| self.write_as_world(api, Write::Delete(key_of, version))))
     }

@@ -26,7 +26,7 @@ impl CoreSpeed {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
+            let slice = Object::from(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
             let version =
                 self.apis.get(api).and_then(|api| api.get(Api::Local, &slice.key())).map(|(_, version)| version);
             if let Some(version) = version {

@@ -84,7 +84,7 @@ impl Role for Notes {
 }
 
 fn lease(name: &str) -> Object {
-    Object::Lease(Lease {
+    Object::from(Lease {
         name: name.into(),
         holder: None,
         duration: Duration::from_secs(15),

@@ -123,7 +123,7 @@ impl Ground for FullSpeed {
         if self.is_exported(number, key) {
             return Ok(false);
         }
-        self.put(number, cluster, &Object::ServiceExport(export(key, START + self.time)))?;
+        self.put(number, cluster, &Object::from(export(key, START + self.time)))?;
         Ok(true)
     }
 
@@ -198,7 +198,7 @@ impl FullSpeed {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            let slice = Object::EndpointSlice(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
+            let slice = Object::from(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
             self.put(api, cluster, &slice)?;
         }
         for (host, _) in layout.nodes_of(cluster) {

@@ -17,10 +17,9 @@ impl Layout {
     #[must_use]
     pub fn objects(&self, cluster: &ClusterId) -> Vec<Object> {
         let namespaces: BTreeSet<_> = self.services().iter().map(|service| service.key.namespace.clone()).collect();
-        let mut objects: Vec<Object> =
-            namespaces.into_iter().map(|name| Object::Namespace(Namespace { name })).collect();
+        let mut objects: Vec<Object> = namespaces.into_iter().map(|name| Object::from(Namespace { name })).collect();
         for (id, node) in self.nodes_of(cluster) {
-            objects.push(Object::Node(Node {
+            objects.push(Object::from(Node {
                 name: node.name.clone(),
                 uid: node.uid.clone(),
                 addresses: self.host(id).map(|host| host.address).into_iter().collect(),
@@ -29,10 +28,10 @@ impl Layout {
             }));
         }
         for service in self.services().iter().filter(|service| service.cluster == *cluster) {
-            objects.push(Object::Service(self.service(service)));
-            objects.push(Object::EndpointSlice(self.slice(service, |_| true)));
+            objects.push(Object::from(self.service(service)));
+            objects.push(Object::from(self.slice(service, |_| true)));
             if service.exported {
-                objects.push(Object::ServiceExport(export(&service.key, START)));
+                objects.push(Object::from(export(&service.key, START)));
             }
         }
         objects

@@ -7,14 +7,14 @@ mod wire;
 
 use super::client::mnemonic;
 use super::*;
-use crate::base::{ClusterId, Label, Wall};
+use crate::base::{ClusterId, Few, Label, Wall};
 use crate::model::{
     Family, Import, Offer, Port, Protocol, Reach, ServiceKey, ServiceType, SourceEndpoint, SourceSlice,
 };
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -82,7 +82,7 @@ impl Service {
         ports.dedup_by_key(|port| &port.name);
         Import {
             key: self.key.clone(),
-            offer: Box::new(Offer::new(self.service_type, ports.into_iter().cloned().collect(), BTreeSet::new())),
+            offer: Arc::new(Offer::new(self.service_type, ports.into_iter().cloned().collect(), Few::default())),
             sources: self.sources.keys().map(|id| (cluster(id), Wall::default())).collect(),
         }
     }

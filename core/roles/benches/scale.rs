@@ -10,12 +10,13 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "of all kinds it has a few")]
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 use tombolo_core::base::{ClusterId, Epoch, Instant, Label, Machine as _, Wall};
 use tombolo_core::dns::{Picks, Query, RecordKind, Table, Zone, answer, question, respond};
 use tombolo_core::model::{
-    Api, ClusterRecord, Digest, ExportRecord, ExportSummary, Family, Kind, Namespace, Object, Offer, Port, Protocol,
-    ServiceKey, ServiceType, SourceEndpoint, SourceSlice, Version, WatchEvent, Write,
+    Api, ClusterRecord, Digest, ExportRecord, ExportSummary, Family, Import, Kind, Namespace, Object, Offer, Port,
+    Protocol, ServiceKey, ServiceType, SourceEndpoint, SourceSlice, Version, WatchEvent, Write,
 };
 use tombolo_core::roles::{Discovery, Dns, Input, Output, Role as _};
 
@@ -121,17 +122,17 @@ fn port() -> Port {
 fn record(export: u32, age_s: u64) -> Object {
     let offer = Offer::new(ServiceType::ClusterIp, [port()].into(), [Family::V4].into());
     let created = Wall::from_unix_secs(age_s);
-    Object::ExportRecord(ExportRecord { cluster: cluster(export), key: key(export), created, offer: Box::new(offer) })
+    Object::from(ExportRecord { cluster: cluster(export), key: key(export), created, offer: Arc::new(offer) })
 }
 
 fn slice(export: u32, ready: bool) -> Object {
     let [_, b, c, d] = export.to_be_bytes();
-    Object::SourceSlice(SourceSlice {
+    Object::from(SourceSlice {
         cluster: cluster(export),
         key: key(export),
         family: Family::V4,
         number: 0,
-        endpoints: vec![SourceEndpoint { address: [10, b, c, d].into(), hostname: None, ready }],
+        endpoints: [SourceEndpoint { address: [10, b, c, d].into(), hostname: None, ready }].into(),
         ports: [port()].into(),
     })
 }
@@ -161,29 +162,44 @@ fn full_discovery() -> (Discovery, Duration) {
         settle(&mut discovery);
     };
     list(&mut feed, watches, |api, kind| match (api, kind) {
-        (Api::Local, Kind::Cluster) => vec![Object::Cluster(ClusterRecord {
+        (Api::Local, Kind::Cluster) => vec![Object::from(ClusterRecord {
             cluster: ClusterId::new("home").unwrap(),
             pods: vec![],
             services: vec![],
             epoch: Epoch(1),
         })],
         (Api::Local, Kind::Namespace) => (0..NAMESPACES)
-            .map(|number| Object::Namespace(Namespace { name: label(&format!("namespace-{number}")) }))
+            .map(|number| Object::from(Namespace { name: label(&format!("namespace-{number}")) }))
             .collect(),
         (Api::Broker, Kind::ExportRecord) => (0..EXPORTS).map(|export| record(export, 1)).collect(),
         (Api::Broker, Kind::SourceSlice) => (0..EXPORTS).map(|export| slice(export, true)).collect(),
         (Api::Broker, Kind::ExportSummary) => (0..CLUSTERS)
             .map(|number| {
-                Object::ExportSummary(ExportSummary {
-                    cluster: cluster(number * NAMES),
-                    generation: 1,
-                    digest: Digest::EMPTY,
-                })
+                Object::from(ExportSummary { cluster: cluster(number * NAMES), generation: 1, digest: Digest::EMPTY })
             })
             .collect(),
         _ => Vec::new(),
     });
     (discovery, began.elapsed())
+}
+
+/// An object as a watch shows it: read anew, so that it shares nothing with what was written.
+fn read_anew(object: Object) -> Object {
+    match object {
+        Object::Import(import) => {
+            let Import { key, offer, sources } = &*import;
+            let Offer { ports, families, .. } = Offer::clone(offer);
+            let (ports, families) = (ports.to_vec().into(), families.to_vec().into());
+            let offer = Arc::new(Offer { ports, families, ..Offer::clone(offer) });
+            let sources = sources.iter().map(|(cluster, since)| (cluster.clone(), *since)).collect();
+            Object::from(Import { key: key.clone(), offer, sources })
+        }
+        Object::SourceSlice(slice) => {
+            let (endpoints, ports) = (slice.endpoints.to_vec().into(), slice.ports.to_vec().into());
+            Object::from(SourceSlice { endpoints, ports, ..SourceSlice::clone(&slice) })
+        }
+        other => other,
+    }
 }
 
 /// Carries out all writes.
@@ -192,7 +208,9 @@ fn settle(discovery: &mut Discovery) {
         let Output::Write(request, api, write) = output else { continue };
         let version = Version("2".into());
         let shown = match write {
-            Write::Create(object) | Write::Replace(object, _) => WatchEvent::Applied(object, version.clone()),
+            Write::Create(object) | Write::Replace(object, _) => {
+                WatchEvent::Applied(read_anew(object), version.clone())
+            }
             Write::Delete(key, _) => WatchEvent::Deleted(key),
         };
         discovery.handle(Input::Written(request, Ok(version)), Instant::ZERO);
@@ -229,7 +247,7 @@ fn full_dns() -> (Dns, std::sync::Arc<Table>, Duration) {
             .map(|export| {
                 let Object::ExportRecord(record) = record(export, 1) else { unreachable!() };
                 let sources = [(record.cluster.clone(), record.created)].into();
-                Object::Import(tombolo_core::model::Import { key: record.key, offer: record.offer, sources })
+                Object::from(Import { key: record.key.clone(), offer: record.offer.clone(), sources })
             })
             .collect(),
         Kind::SourceSlice => (0..EXPORTS).map(|export| slice(export, true)).collect(),

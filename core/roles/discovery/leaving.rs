@@ -20,7 +20,7 @@ impl Discovery {
         if self.leaving.is_none() {
             self.leaving = Some(Left::NotYet);
             let all = self.services();
-            self.judge_all(&all);
+            self.judge_all(all);
         }
     }
 
@@ -37,7 +37,7 @@ impl Discovery {
         let export_key = Key::of_service(Kind::ServiceExport, service);
         let bare = self
             .export(service)
-            .map(|export| Object::ServiceExport(ServiceExport { conditions: BTreeMap::new(), ..export.clone() }));
+            .map(|export| Object::from(ServiceExport { conditions: BTreeMap::new(), ..export.clone() }));
         self.writer.want(Api::Local, &export_key, bare.as_ref(), &self.index);
     }
 
@@ -45,7 +45,7 @@ impl Discovery {
     pub(super) fn end_if_left(&mut self) {
         let complete = self.complete();
         let summary = ExportSummary { cluster: self.cluster.clone(), generation: 0, digest: Digest::default() };
-        let key = Object::ExportSummary(summary).key();
+        let key = Object::from(summary).key();
         for (api, complete) in [(Api::Broker, complete.broker), (Api::Local, complete.imports)] {
             if complete {
                 self.writer.want(api, &key, None, &self.index);

@@ -5,6 +5,7 @@ use crate::base::ClusterId;
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, SourceSlice,
 };
+use alloc::sync::Arc;
 
 impl Discovery {
     pub(super) fn service(&self, service: &ServiceKey) -> Option<&Service> {
@@ -29,18 +30,18 @@ impl Discovery {
     }
 
     /// The records of `service` that are believed to be at the broker.
-    pub(super) fn records_of(&self, service: &ServiceKey) -> impl Iterator<Item = &ExportRecord> {
+    pub(super) fn records_of<'a>(&'a self, service: &'a ServiceKey) -> impl Iterator<Item = &'a ExportRecord> {
         let records = self.index.of_service(Api::Broker, Kind::ExportRecord, service);
-        records.filter_map(|(_, object)| if let Object::ExportRecord(record) = object { Some(record) } else { None })
+        records.filter_map(|(_, object)| if let Object::ExportRecord(record) = object { Some(&**record) } else { None })
     }
 
     /// The slices that `cluster` has of `service`.
     pub(super) fn slices_of<'a>(
         &'a self,
         api: Api,
-        service: &ServiceKey,
+        service: &'a ServiceKey,
         cluster: &'a ClusterId,
-    ) -> impl Iterator<Item = &'a SourceSlice> {
+    ) -> impl Iterator<Item = &'a Arc<SourceSlice>> {
         let slices = self.index.of_service(api, Kind::SourceSlice, service);
         slices.filter_map(|(_, object)| as_slice(object)).filter(move |slice| slice.cluster == *cluster)
     }

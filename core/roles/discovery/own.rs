@@ -8,6 +8,7 @@ use crate::model::{
 };
 use crate::roles::Event;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// What an own service is to the clusterset.
@@ -71,10 +72,11 @@ impl Discovery {
         let wanted = match own {
             Own::Unknown => return,
             Own::Exported(Exported { record, endpoints, .. }) => {
-                let known: Vec<&SourceSlice> = self.slices_of(Api::Broker, service, &self.cluster).collect();
+                let known: Vec<&SourceSlice> =
+                    self.slices_of(Api::Broker, service, &self.cluster).map(Arc::as_ref).collect();
                 let slices = pack(&self.cluster, service, endpoints, &known);
-                let slices = slices.into_iter().map(Object::SourceSlice);
-                slices.chain([Object::ExportRecord(record.clone())]).collect()
+                let slices = slices.into_iter().map(Object::from);
+                slices.chain([Object::from(record.clone())]).collect()
             }
             Own::Not(_) => Vec::new(),
         };
@@ -100,7 +102,7 @@ impl Discovery {
                     Own::Exported(own) => (Ok(own.left_out.as_slice()), self.published(service, &own.record)),
                 };
                 let conditions = conditions(exported, &published, &export.conditions, self.wall);
-                Some(Object::ServiceExport(ServiceExport { conditions, ..export.clone() }))
+                Some(Object::from(ServiceExport { conditions, ..ServiceExport::clone(export) }))
             }
             // Its user has taken it back.
             Some(_) | None => None,
@@ -141,7 +143,7 @@ impl Discovery {
         let generation = last.filter(|_| !outdated).unwrap_or_else(|| next(last, self.wall));
         summary.generation = Some(generation);
         let digest = self.index.summarised(api, &self.cluster);
-        let summary = Object::ExportSummary(ExportSummary { cluster: self.cluster.clone(), generation, digest });
+        let summary = Object::from(ExportSummary { cluster: self.cluster.clone(), generation, digest });
         self.writer.want(api, &summary.key(), Some(&summary), &self.index);
     }
 }

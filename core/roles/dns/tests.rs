@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::base::laws::{Subject, prove};
-use crate::base::{Epoch, Label, NodeName, Rng, drain};
+use crate::base::{Epoch, Few, Label, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
 use crate::model::{Digest, ExportSummary, Family, Offer, ServiceType, SourceEndpoint, SourceSlice, Version};
 use crate::sync::ABSENCE;
-use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,21 +23,21 @@ fn key(name: &str) -> ServiceKey {
 }
 
 fn import(name: &str, sources: &[&str]) -> Object {
-    Object::Import(Import {
+    Object::from(Import {
         key: key(name),
-        offer: Box::new(Offer::new(ServiceType::ClusterIp, BTreeSet::new(), BTreeSet::new())),
+        offer: Arc::new(Offer::new(ServiceType::ClusterIp, Few::default(), Few::default())),
         sources: sources.iter().map(|id| (cluster(id), Wall::default())).collect(),
     })
 }
 
 fn slice(name: &str, id: &str, address: &str, ready: bool) -> Object {
-    Object::SourceSlice(SourceSlice {
+    Object::from(SourceSlice {
         cluster: cluster(id),
         key: key(name),
         family: Family::V4,
         number: 0,
-        endpoints: vec![SourceEndpoint { address: address.parse().unwrap(), hostname: None, ready }],
-        ports: BTreeSet::new(),
+        endpoints: [SourceEndpoint { address: address.parse().unwrap(), hostname: None, ready }].into(),
+        ports: Few::default(),
     })
 }
 
@@ -53,7 +51,7 @@ fn web() -> Vec<Object> {
 }
 
 fn gateway(node: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
-    Object::Gateway(Gateway {
+    Object::from(Gateway {
         node: NodeName::new(node).unwrap(),
         address: "192.0.2.1".parse().unwrap(),
         public: None,
@@ -106,7 +104,7 @@ fn apply_all(dns: &mut Dns, objects: Vec<Object>) -> Option<Arc<Table>> {
 /// What the cluster's discovery says when all it imports is there: just these.
 fn says_all(generation: u64, services: &[Vec<Object>]) -> Object {
     let keys: Vec<Key> = services.iter().flatten().map(Object::key).collect();
-    Object::ExportSummary(ExportSummary { cluster: cluster("west"), generation, digest: keys.iter().collect() })
+    Object::from(ExportSummary { cluster: cluster("west"), generation, digest: keys.iter().collect() })
 }
 
 /// Feeds complete listings of imports and slices.
@@ -163,7 +161,7 @@ fn a_name_is_denied_once_discovery_has_said_that_all_is_there() {
     let table = list(&mut dns, Kind::Gateway, &[]).unwrap();
     assert_eq!(says(&table, API), "NotReady", "the API may have been emptied just before");
     let other = ExportSummary { cluster: cluster("east"), generation: 7, digest: Digest::EMPTY };
-    assert_eq!(apply(&mut dns, Object::ExportSummary(other)), None, "that is not the own discovery");
+    assert_eq!(apply(&mut dns, Object::from(other)), None, "that is not the own discovery");
     assert_eq!(apply(&mut dns, says_all(0, &[])), None, "it was put back before all it speaks for");
     let table = apply(&mut dns, says_all(0, &[web()])).unwrap();
     assert_eq!((says(&table, API).as_str(), says(&table, WEB).as_str()), ("NoSuchName", EAST));

@@ -35,7 +35,7 @@ impl Gateway {
             services: config.services.clone(),
             epoch,
         };
-        let ours = [Object::Cluster(cluster), Object::Candidates(candidates), Object::Endpoint(endpoint)];
+        let ours = [Object::from(cluster), Object::from(candidates), Object::from(endpoint)];
         let member = self.may_announce();
         for api in [Api::Local, Api::Broker] {
             if !COPIED.iter().all(|kind| self.index.synced(api, *kind)) || (api == Api::Broker && !member) {
@@ -97,9 +97,9 @@ impl Gateway {
         let former: Vec<Key> = self
             .index
             .objects(api, Kind::Endpoint)
-            .filter(|(key, _)| *key != own)
+            .filter(|(key, _)| *key != own.as_key_ref())
             .filter(|(_, object)| object.announced().is_some_and(|(of, term)| of == cluster && term <= epoch))
-            .map(|(key, _)| key.clone())
+            .map(|(key, _)| key.into())
             .collect();
         for key in former {
             self.writer.want(api, &key, None, &self.index);

@@ -21,7 +21,7 @@ impl Gateway {
         if !lacks || !self.is_member() {
             return;
         }
-        let slots = self.candidates_before().filter(|_| self.term.is_none()).map(|own| Object::Candidates(own.clone()));
+        let slots = self.candidates_before().filter(|_| self.term.is_none()).map(|own| Object::from(own.clone()));
         let known = |kind| {
             if self.index.synced(Api::Broker, kind) { self.copies(kind) } else { self.foreign(Api::Local, kind) }
         };
@@ -117,6 +117,6 @@ impl Gateway {
         let own = &self.node.config().cluster;
         let foreign = |object: &Object| object.announced().is_some_and(|(cluster, _)| cluster != own);
         let objects = self.index.objects(api, kind).filter(|(_, object)| foreign(object));
-        objects.map(|(key, object)| (key.clone(), object.clone())).collect()
+        objects.map(|(key, object)| (key.into(), object.clone())).collect()
     }
 }

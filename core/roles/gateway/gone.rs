@@ -35,6 +35,6 @@ impl Gateway {
         let own = &self.node.config().node;
         let is_one = |object: &Object| matches!(object, Object::Gateway(card) if card.node == *own || gateways.contains(&card.node));
         let cards = self.index.objects(Api::Local, Kind::Gateway).filter(|(_, object)| !is_one(object));
-        cards.filter_map(|(key, _)| Some((key.clone(), self.index.shown(Api::Local, key)?.1.clone()))).collect()
+        cards.filter_map(|(key, _)| Some((key.into(), self.index.shown(Api::Local, key)?.1.clone()))).collect()
     }
 }

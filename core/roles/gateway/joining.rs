@@ -21,6 +21,7 @@ use crate::roles::{Event, Output, RequestId};
 use crate::sync::Index;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// Requests of the claiming carry this bit, those of the writer and the election do not.
@@ -188,8 +189,9 @@ impl Gateway {
         result: Result<Option<(Object, Version)>, ApiError>,
         now: Instant,
     ) {
-        let claims_of =
-            |(object, version)| if let Object::Claims(claims) = object { Some((claims, version)) } else { None };
+        let claims_of = |(object, version)| {
+            if let Object::Claims(claims) = object { Some((Arc::unwrap_or_clone(claims), version)) } else { None }
+        };
         let result = result.map(|found| found.and_then(claims_of));
         self.claiming(id, |request| ipam::Input::Answered { request, result }, now);
     }
@@ -223,11 +225,11 @@ impl Gateway {
         while let Some(output) = self.joining.conversation.as_mut().and_then(Machine::poll_output) {
             match output {
                 ipam::Output::Read { request } => {
-                    let key = Object::Claims(Claims::default()).key();
+                    let key = Object::from(Claims::default()).key();
                     self.outbox.push_back(Output::Read(RequestId(base + request), Api::Broker, key));
                 }
                 ipam::Output::Write { request, claims, expected } => {
-                    let claims = Object::Claims(claims);
+                    let claims = Object::from(claims);
                     let write = match expected {
                         None => Write::Create(claims),
                         Some(version) => Write::Replace(claims, version),
@@ -281,7 +283,7 @@ impl Gateway {
 
 /// The claims that the broker shows.
 pub(super) fn claims(index: &Index) -> Option<&Claims> {
-    let key = Object::Claims(Claims::default()).key();
+    let key = Object::from(Claims::default()).key();
     index.shown(Api::Broker, &key).and_then(|(object, _)| as_claims(object))
 }
 

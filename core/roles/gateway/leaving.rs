@@ -119,13 +119,13 @@ impl Gateway {
         let mut found: Vec<(Api, Key)> = Vec::new();
         let cards = self.index.objects(Api::Local, Kind::Gateway);
         let mine = |object: &Object| matches!(object, Object::Gateway(card) if card.node == own.node);
-        found.extend(cards.filter(|(_, o)| is_holder || mine(o)).map(|(key, _)| (Api::Local, key.clone())));
+        found.extend(cards.filter(|(_, o)| is_holder || mine(o)).map(|(key, _)| (Api::Local, key.into())));
         if is_holder {
             for kind in COPIED {
-                found.extend(self.index.objects(Api::Local, kind).map(|(key, _)| (Api::Local, key.clone())));
+                found.extend(self.index.objects(Api::Local, kind).map(|(key, _)| (Api::Local, key.into())));
                 let at_broker = self.index.objects(Api::Broker, kind);
                 let ours = at_broker.filter(|(_, object)| object.cluster() == Some(&own.cluster));
-                found.extend(ours.map(|(key, _)| (Api::Broker, key.clone())));
+                found.extend(ours.map(|(key, _)| (Api::Broker, key.into())));
             }
         }
         // Also of a write that is still under way nothing may be left.

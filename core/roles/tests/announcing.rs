@@ -22,7 +22,7 @@ fn endpoint_of_east(index: u8) -> Object {
 /// Of the gateway with this number.
 fn endpoint(of: &str, index: u8, epoch: u64) -> Object {
     let private_ip = super::cluster::address(if of == "west" { 1 } else { 2 }, index);
-    Object::Endpoint(Endpoint {
+    Object::from(Endpoint {
         cluster: cluster(of),
         cable_name: crate::roles::announce::cable_name(&cluster(of), private_ip),
         node: super::cluster::node_name(["gw-a", "gw-b"][usize::from(index)]),
@@ -252,12 +252,13 @@ fn a_cluster_that_comes_back_to_the_broker_has_time_to_bring_all_its_records() {
 #[test]
 fn a_former_endpoint_that_stays_at_the_broker_is_not_copied_b03() {
     let of = |node: &str, index, epoch| {
-        let Object::Endpoint(mut endpoint) = endpoint_of_gw_b(epoch) else { unreachable!() };
+        let Object::Endpoint(endpoint) = endpoint_of_gw_b(epoch) else { unreachable!() };
+        let mut endpoint = (*endpoint).clone();
         endpoint.cluster = cluster("east");
         endpoint.node = super::cluster::node_name(node);
         endpoint.private_ip = super::cluster::address(2, index);
         endpoint.cable_name = alloc::format!("submariner-cable-east-172-16-2-1{index}");
-        Object::Endpoint(endpoint)
+        Object::from(endpoint)
     };
     let (former, present) = (of("gw-a", 0, 7), of("gw-b", 1, 8));
     let mut scene = settled(&[record("east", 2, 8), former.clone()]);
@@ -292,7 +293,7 @@ fn without_the_lease_a_gateway_writes_its_card_and_nothing_else() {
         transitions: 0,
         epoch: Epoch(950),
     };
-    scene.apis.put(Api::Local, Object::Lease(lease));
+    scene.apis.put(Api::Local, Object::from(lease));
     scene.list(Api::Local);
     scene.list(Api::Broker);
     scene.run(Duration::from_secs(10));
@@ -399,7 +400,7 @@ fn the_card_of_a_node_that_is_no_gateway_any_more_goes_after_15_s_by_the_holder_
 
     let mut passive = Scene::new();
     let lease = |at: u64| {
-        Object::Lease(Lease {
+        Object::from(Lease {
             name: LEASE.into(),
             holder: Some("gw-b".into()),
             duration: Duration::from_secs(15),

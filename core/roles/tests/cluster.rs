@@ -114,7 +114,7 @@ pub fn keys(site: u8, index: u8) -> Vec<CableKey> {
 }
 
 pub fn node(name: &str, site: u8, index: u8, gateway: bool) -> Object {
-    Object::Node(Node {
+    Object::from(Node {
         name: node_name(name),
         uid: format!("uid-{site}-{name}"),
         addresses: vec![address(site, index)],
@@ -124,7 +124,7 @@ pub fn node(name: &str, site: u8, index: u8, gateway: bool) -> Object {
 }
 
 pub fn card(name: &str, site: u8, index: u8, active: Option<u64>) -> Object {
-    Object::Gateway(Card {
+    Object::from(Card {
         node: node_name(name),
         address: address(site, index),
         public: None,
@@ -136,7 +136,7 @@ pub fn card(name: &str, site: u8, index: u8, active: Option<u64>) -> Object {
 }
 
 pub fn record(name: &str, site: u8, epoch: u64) -> Object {
-    Object::Cluster(ClusterRecord {
+    Object::from(ClusterRecord {
         cluster: cluster(name),
         pods: vec![format!("10.{site}.0.0/16").parse().unwrap()],
         services: vec![format!("10.{}.0.0/16", 100 + u32::from(site)).parse().unwrap()],
@@ -157,7 +157,7 @@ pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Obj
         };
         (slot, candidate)
     });
-    Object::Candidates(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
+    Object::from(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
 }
 
 /// The claims of clusters: of each its id, the UID of its kube-system, its pods and its services.
@@ -167,14 +167,15 @@ pub fn claims(members: &[(&str, &str, &str, &str)]) -> Object {
         let ranges = Ranges { pods, services, ..Ranges::default() };
         (cluster(name), Claim { identity: (*identity).into(), ranges })
     };
-    Object::Claims(Claims { members: members.iter().map(claim).collect() })
+    Object::from(Claims { members: members.iter().map(claim).collect() })
 }
 
 /// The same candidates, behind a NAT box.
 pub fn behind_nat(candidates: Object, last: u8) -> Object {
-    let Object::Candidates(mut candidates) = candidates else { unreachable!() };
+    let Object::Candidates(candidates) = candidates else { unreachable!() };
+    let mut candidates = (*candidates).clone();
     candidates.by_slot.values_mut().for_each(|candidate| candidate.public = Some(IpAddr::from([203, 0, 113, last])));
-    Object::Candidates(candidates)
+    Object::from(candidates)
 }
 
 /// What whoever is asked says if nothing was changed on the way. `None` if this asks nothing.
@@ -195,7 +196,7 @@ pub fn web() -> [Object; 3] {
     let backend =
         |address: [u8; 4], ready| Backend { address: IpAddr::from(address), node: None, hostname: None, ready };
     [
-        Object::Service(Service {
+        Object::from(Service {
             key: key.clone(),
             service_type: ServiceType::ClusterIp,
             cluster_ips: vec![IpAddr::from([10, 101, 0, 10])],
@@ -208,14 +209,14 @@ pub fn web() -> [Object; 3] {
             internal_traffic: InternalTrafficPolicy::Cluster,
             traffic_distribution: None,
         }),
-        Object::EndpointSlice(EndpointSlice {
+        Object::from(EndpointSlice {
             namespace: key.namespace.clone(),
             name: "web-1".into(),
             service: key.name.clone(),
             backends: vec![backend([10, 1, 3, 10], true), backend([10, 1, 3, 11], false)],
             ports: vec![],
         }),
-        Object::ServiceExport(ServiceExport::new(key, Wall::from_unix_secs(1))),
+        Object::from(ServiceExport::new(key, Wall::from_unix_secs(1))),
     ]
 }
 

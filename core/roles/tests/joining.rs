@@ -73,16 +73,17 @@ fn ranges_that_another_has_claimed_are_not_announced_and_nothing_of_the_others_i
 
 #[test]
 fn a_plain_submariner_member_has_no_claim_and_its_record_counts_as_one() {
-    let Object::Cluster(mut plain) = record("north", 3, 0) else { unreachable!() };
+    let Object::Cluster(plain) = record("north", 3, 0) else { unreachable!() };
+    let mut plain = (*plain).clone();
     plain.pods = vec!["10.1.128.0/17".parse().unwrap()];
-    let scene = settled(&[Object::Cluster(plain)]);
+    let scene = settled(&[Object::from(plain)]);
     assert_eq!(scene.told(), [REFUSAL]);
     assert_eq!(announces(&scene, "west"), []);
 }
 
 #[test]
 fn pods_may_not_have_the_addresses_of_anothers_gateway() {
-    let plain = Object::Endpoint(Endpoint {
+    let plain = Object::from(Endpoint {
         cluster: cluster("north"),
         cable_name: "submariner-cable-north-10-1-9-9".into(),
         node: super::cluster::node_name("gw-a"),
@@ -215,9 +216,10 @@ fn a_broker_that_forbids_the_claim_is_asked_again_and_taken_at_its_word_meanwhil
 
 #[test]
 fn of_two_others_whose_ranges_meet_the_one_is_believed_that_is_known() {
-    let Object::Cluster(mut rival) = record("centre", 3, 9) else { unreachable!() };
+    let Object::Cluster(rival) = record("centre", 3, 9) else { unreachable!() };
+    let mut rival = (*rival).clone();
     rival.pods = vec!["10.2.4.0/24".parse().unwrap()];
-    let rival = Object::Cluster(rival);
+    let rival = Object::from(rival);
     let slots = candidates("centre", 3, 9, &[("gw-a", 0)]);
     let mut scene = settled(&[record("east", 2, 7), claims(&[EAST])]);
     for object in [rival.clone(), slots.clone()] {
@@ -235,9 +237,10 @@ fn of_two_others_whose_ranges_meet_the_one_is_believed_that_is_known() {
 
 #[test]
 fn of_two_others_who_come_at_once_the_one_is_believed_that_has_a_claim() {
-    let Object::Cluster(mut rival) = record("centre", 3, 9) else { unreachable!() };
+    let Object::Cluster(rival) = record("centre", 3, 9) else { unreachable!() };
+    let mut rival = (*rival).clone();
     rival.pods = vec!["10.2.4.0/24".parse().unwrap()];
-    let rival = Object::Cluster(rival);
+    let rival = Object::from(rival);
     let scene = settled(&[claims(&[EAST]), rival.clone(), record("east", 2, 7)]);
     assert!(is_here(&scene, &record("east", 2, 7)) && !is_here(&scene, &rival));
 }

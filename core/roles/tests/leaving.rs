@@ -77,7 +77,7 @@ fn nobody_has_left_before_the_nodes_network_is_gone() {
 }
 
 fn lease_of(holder: &str, renewed: u64) -> Object {
-    Object::Lease(Lease {
+    Object::from(Lease {
         name: LEASE.into(),
         holder: Some(holder.into()),
         duration: Duration::from_secs(15),

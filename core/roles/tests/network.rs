@@ -262,9 +262,10 @@ fn a_range_that_meets_ours_is_never_routed() {
     for object in objects() {
         apis.put(Api::Local, object);
     }
-    let Object::Cluster(mut east) = record("east", 2, 6) else { unreachable!() };
+    let Object::Cluster(east) = record("east", 2, 6) else { unreachable!() };
+    let mut east = (*east).clone();
     east.pods.push("10.1.2.0/24".parse().unwrap());
-    apis.put(Api::Local, Object::Cluster(east));
+    apis.put(Api::Local, Object::from(east));
     let mut machine = RouteAgent::new(west("worker", 2).node);
     let mut routes = Vec::new();
     for kind in [Kind::Node, Kind::Cluster, Kind::Candidates] {

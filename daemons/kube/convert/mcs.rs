@@ -7,7 +7,8 @@ use super::{EXPORTED, SOURCES};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tombolo_core::base::{ClusterId, Wall};
+use std::sync::Arc;
+use tombolo_core::base::{ClusterId, FewBy, Wall};
 use tombolo_core::model::{Condition, ConditionType, Import, ServiceExport};
 
 pub fn read_export(value: &Value) -> Result<ServiceExport, ConvertError> {
@@ -87,14 +88,14 @@ pub fn read_import(value: &Value) -> Result<Import, ConvertError> {
     let notes = noted(value, "annotations", EXPORTED).map(|text| offer::note::<Notes>(EXPORTED, text)).transpose()?;
     Ok(Import {
         key: service_key(value)?,
-        offer: Box::new(offer::read(spec, notes.unwrap_or_default())?),
+        offer: Arc::new(offer::read(spec, notes.unwrap_or_default())?),
         sources: read_sources(value)?,
     })
 }
 
 /// The clusters of the status, with the times of our annotation (in µs after 1970). The two are written one after the
 /// other: what only one of them names is not written yet. An import that others wrote has no annotation.
-fn read_sources(value: &Value) -> Result<BTreeMap<ClusterId, Wall>, ConvertError> {
+fn read_sources(value: &Value) -> Result<FewBy<ClusterId, Wall>, ConvertError> {
     let notes: Option<BTreeMap<String, u64>> =
         noted(value, "annotations", SOURCES).map(|text| offer::note(SOURCES, text)).transpose()?;
     let mut sources = BTreeMap::new();
@@ -109,7 +110,7 @@ fn read_sources(value: &Value) -> Result<BTreeMap<ClusterId, Wall>, ConvertError
         };
         sources.insert(parse("status.clusters[].cluster", name)?, since);
     }
-    Ok(sources)
+    Ok(sources.into_iter().collect())
 }
 
 pub fn write_import(import: &Import) -> Result<Value, ConvertError> {

@@ -56,21 +56,21 @@ pub struct Writer {
 /// [`ConvertError`] with the field and the reason.
 pub fn read(kind: Kind, value: &Value) -> Result<Option<Object>, ConvertError> {
     let object = match kind {
-        Kind::Namespace => Some(Object::Namespace(cluster::read_namespace(value)?)),
-        Kind::Node => Some(Object::Node(cluster::read_node(value)?)),
-        Kind::Service => Some(Object::Service(cluster::read_service(value)?)),
-        Kind::EndpointSlice => slices::read_slice(value)?.map(Object::EndpointSlice),
-        Kind::SourceSlice => slices::read_source_slice(value)?.map(Object::SourceSlice),
-        Kind::ServiceExport => Some(Object::ServiceExport(mcs::read_export(value)?)),
-        Kind::Lease => Some(Object::Lease(cluster::read_lease(value)?)),
-        Kind::Gateway => Some(Object::Gateway(submariner::read_gateway(value)?)),
-        Kind::Cluster => Some(Object::Cluster(submariner::read_cluster(value)?)),
-        Kind::Endpoint => Some(Object::Endpoint(submariner::read_endpoint(value)?)),
-        Kind::Candidates => Some(Object::Candidates(tombolo::read_candidates(value)?)),
-        Kind::Claims => Some(Object::Claims(tombolo::read_claims(value)?)),
-        Kind::ExportRecord => Some(Object::ExportRecord(tombolo::read_export(value)?)),
-        Kind::ExportSummary => Some(Object::ExportSummary(tombolo::read_summary(value)?)),
-        Kind::Import => Some(Object::Import(mcs::read_import(value)?)),
+        Kind::Namespace => Some(cluster::read_namespace(value)?.into()),
+        Kind::Node => Some(cluster::read_node(value)?.into()),
+        Kind::Service => Some(cluster::read_service(value)?.into()),
+        Kind::EndpointSlice => slices::read_slice(value)?.map(Object::from),
+        Kind::SourceSlice => slices::read_source_slice(value)?.map(Object::from),
+        Kind::ServiceExport => Some(mcs::read_export(value)?.into()),
+        Kind::Lease => Some(cluster::read_lease(value)?.into()),
+        Kind::Gateway => Some(submariner::read_gateway(value)?.into()),
+        Kind::Cluster => Some(submariner::read_cluster(value)?.into()),
+        Kind::Endpoint => Some(submariner::read_endpoint(value)?.into()),
+        Kind::Candidates => Some(tombolo::read_candidates(value)?.into()),
+        Kind::Claims => Some(tombolo::read_claims(value)?.into()),
+        Kind::ExportRecord => Some(tombolo::read_export(value)?.into()),
+        Kind::ExportSummary => Some(tombolo::read_summary(value)?.into()),
+        Kind::Import => Some(mcs::read_import(value)?.into()),
     };
     // An object that says it is about another cluster or service than its name says is somebody's mistake, or worse.
     if let Some(object) = &object {

@@ -4,7 +4,8 @@ use super::cluster::{port_name, port_number, protocol, protocol_name};
 use super::field::ConvertError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use tombolo_core::base::Few;
 use tombolo_core::model::{Family, InternalTrafficPolicy, Offer, Port, ServiceType, SessionAffinity};
 
 /// By meaning, where `ClientIP` is said without a time (MCS API).
@@ -130,7 +131,7 @@ pub(super) fn port_json(port: &Port) -> Value {
     json!({ "name": name, "protocol": protocol_name(*protocol), "port": port, "appProtocol": app_protocol })
 }
 
-pub(super) fn families(field: &str, families: &[String]) -> Result<BTreeSet<Family>, ConvertError> {
+pub(super) fn families(field: &str, families: &[String]) -> Result<Few<Family>, ConvertError> {
     families.iter().enumerate().map(|(i, text)| family(&format!("{field}[{i}]"), text)).collect()
 }
 

@@ -93,7 +93,7 @@ pub fn read_source_slice(value: &Value) -> Result<Option<SourceSlice>, ConvertEr
         },
         family,
         number: parse(format!("annotation {NUMBER}"), number)?,
-        endpoints,
+        endpoints: endpoints.into(),
         ports: read_ports(slice.ports)?.into_iter().collect(),
     }))
 }

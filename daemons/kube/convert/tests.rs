@@ -8,6 +8,7 @@ use super::*;
 use any::{import, lease, object};
 use proptest::prelude::*;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tombolo_core::base::{Cidr, Epoch, Label, Wall};
 use tombolo_core::model::{
@@ -59,16 +60,16 @@ proptest! {
 
     #[test]
     fn laid_over_another_of_its_kind_it_reads_as_the_same(old in import(), new in import()) {
-        let new = Object::Import(Import { key: old.key.clone(), ..new });
-        let mut value = stored(&Object::Import(old), Api::Local);
+        let new = Object::from(Import { key: old.key.clone(), ..new });
+        let mut value = stored(&Object::from(old), Api::Local);
         overlay(&mut value, &write(&new, Api::Local, &writer()).unwrap());
         prop_assert_eq!(read(Kind::Import, &value), Ok(Some(new)));
     }
 
     #[test]
     fn laid_over_another_lease_it_reads_as_the_same(old in lease(), new in lease()) {
-        let new = Object::Lease(Lease { name: old.name.clone(), ..new });
-        let mut value = stored(&Object::Lease(old), Api::Local);
+        let new = Object::from(Lease { name: old.name.clone(), ..new });
+        let mut value = stored(&Object::from(old), Api::Local);
         overlay(&mut value, &write(&new, Api::Local, &writer()).unwrap());
         prop_assert_eq!(read(Kind::Lease, &value), Ok(Some(new)));
     }
@@ -235,7 +236,7 @@ fn services_are_read_as_servers_write_them() {
 fn a_copy_is_marked_with_its_origin_and_an_own_record_is_not() {
     let record = |cluster: &str| {
         let cluster = ClusterId::new(cluster).unwrap();
-        Object::Cluster(ClusterRecord { cluster, pods: vec![], services: vec![], epoch: Epoch(3) })
+        Object::from(ClusterRecord { cluster, pods: vec![], services: vec![], epoch: Epoch(3) })
     };
     let origin = |object: &Object, api| stored(object, api)["metadata"]["labels"][ORIGIN].clone();
     assert_eq!(origin(&record("east"), Api::Local), Value::Null);
@@ -252,9 +253,10 @@ fn what_others_said_of_an_object_stays() {
     let mut there = endpoint_json();
     there["metadata"]["labels"] = json!({ "theirs": "x" });
     there["metadata"]["annotations"]["theirs"] = json!("y");
-    let Ok(Some(Object::Endpoint(mut endpoint))) = read(Kind::Endpoint, &there) else { panic!() };
+    let Ok(Some(Object::Endpoint(endpoint))) = read(Kind::Endpoint, &there) else { panic!() };
+    let mut endpoint = (*endpoint).clone();
     endpoint.epoch = Epoch(0);
-    overlay(&mut there, &write(&Object::Endpoint(endpoint), Api::Local, &writer()).unwrap());
+    overlay(&mut there, &write(&Object::from(endpoint), Api::Local, &writer()).unwrap());
     assert_eq!(there["metadata"]["labels"]["theirs"], "x");
     assert_eq!(there["metadata"]["annotations"], json!({ "theirs": "y" }));
     assert_eq!(there["spec"]["healthCheckIP"], "10.1.0.1");
@@ -270,7 +272,7 @@ fn an_import_names_only_sources_that_are_written_in_both_places() {
             "status": { "clusters": clusters },
         });
         let Ok(Some(Object::Import(import))) = read(Kind::Import, &value) else { panic!() };
-        import.sources.into_iter().map(|(cluster, since)| (cluster.to_string(), since.unix_secs())).collect::<Vec<_>>()
+        import.sources.iter().map(|(cluster, since)| (cluster.to_string(), since.unix_secs())).collect::<Vec<_>>()
     };
     let both = json!([{ "cluster": "east" }, { "cluster": "west" }]);
     assert_eq!(import(json!({ SOURCES: note }), both), [("east".to_owned(), 1)]);
@@ -284,7 +286,7 @@ fn an_import_has_the_exported_labels_and_loses_them_with_the_export() {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let offer = Offer { labels, ..Offer::new(ServiceType::ClusterIp, [].into(), [].into()) };
         let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-        Object::Import(Import { key, offer: Box::new(offer), sources: [].into() })
+        Object::from(Import { key, offer: Arc::new(offer), sources: [].into() })
     };
     let mut there = stored(&import(&[("team", "a"), ("tier", "web")]), Api::Local);
     there["metadata"]["labels"]["theirs"] = json!("x");
@@ -312,15 +314,15 @@ fn a_slice_of_the_clusterset_is_not_taken_for_the_clusters_own_nor_the_other_way
         key: ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() },
         family: Family::V4,
         number: 3,
-        endpoints: vec![endpoint],
+        endpoints: [endpoint].into(),
         ports: [].into(),
     };
     for api in [Api::Local, Api::Broker] {
-        let mut value = stored(&Object::SourceSlice(slice.clone()), api);
+        let mut value = stored(&Object::from(slice.clone()), api);
         // As the upstream controller marks slices for kube-proxy.
         value["metadata"]["labels"]["kubernetes.io/service-name"] = json!("derived-abc");
         assert_eq!(read(Kind::EndpointSlice, &value), Ok(None));
-        assert_eq!(read(Kind::SourceSlice, &value), Ok(Some(Object::SourceSlice(slice.clone()))));
+        assert_eq!(read(Kind::SourceSlice, &value), Ok(Some(Object::from(slice.clone()))));
         value["endpoints"][0]["addresses"][0] = json!("fd00::1");
         assert_eq!(refusal(Kind::SourceSlice, &value), "endpoints[0].addresses[0]: fd00::1: not IPv4");
     }
@@ -343,7 +345,7 @@ fn what_the_api_cannot_say_is_refused_before_it_is_sent() {
             transitions: 0,
             epoch: Epoch(0),
         };
-        write(&Object::Lease(lease), Api::Local, &writer())
+        write(&Object::from(lease), Api::Local, &writer())
     };
     assert!(export(Duration::from_secs(15)).is_ok());
     assert_eq!(
@@ -379,5 +381,5 @@ fn a_lease_looks_as_client_go_writes_it() {
             "leaseTransitions": 2,
         },
     });
-    assert_eq!(stored(&Object::Lease(lease), Api::Local), expected);
+    assert_eq!(stored(&Object::from(lease), Api::Local), expected);
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use tombolo_core::base::{ClusterId, Epoch, Slot};
 use tombolo_core::model::{Candidate, Candidates, Claim, Claims, ExportRecord, ExportSummary, Ranges, ServiceKey};
 
@@ -158,7 +159,7 @@ pub fn read_export(value: &Value) -> Result<ExportRecord, ConvertError> {
         cluster: parse("spec.cluster", &spec.cluster)?,
         key: ServiceKey { namespace: parse("spec.namespace", &spec.namespace)?, name: parse("spec.name", &spec.name)? },
         created: wall("spec.created", stamp)?,
-        offer: Box::new(offer::read(spec.offer, notes)?),
+        offer: Arc::new(offer::read(spec.offer, notes)?),
     })
 }
 

@@ -32,13 +32,13 @@ fn when_an_export_ends_its_slices_go_from_the_broker_and_from_every_cluster() {
 #[test]
 fn an_export_whose_service_becomes_an_alias_or_goes_is_withdrawn_and_stays() {
     let Object::Service(plain) = service("web", "10.102.0.10") else { unreachable!() };
-    let alias = Service { service_type: ServiceType::ExternalName, cluster_ips: vec![], ..plain };
+    let alias = Service { service_type: ServiceType::ExternalName, cluster_ips: vec![], ..Service::clone(&plain) };
     for (becomes, reason) in [(Some(alias), "InvalidServiceType"), (None, "NoService")] {
         let mut world = World::of(&["east", "west"]);
         world.put("east", exported("web", "10.102.0.10"));
         world.run();
         match becomes {
-            Some(service) => world.put("east", vec![Object::Service(service)]),
+            Some(service) => world.put("east", vec![Object::from(service)]),
             None => world.delete("east", &key_of(Kind::Service, "web")),
         }
         world.run();
@@ -100,7 +100,8 @@ fn an_export_is_told_which_of_its_labels_no_import_can_have() {
         let mut objects = exported("web", "10.102.0.10");
         for object in &mut objects {
             if let Object::ServiceExport(export) = object {
-                export.labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+                Arc::make_mut(export).labels =
+                    labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
             }
         }
         objects
@@ -117,4 +118,41 @@ fn an_export_is_told_which_of_its_labels_no_import_can_have() {
     world.put("east", labelled(&[("team", "a")]));
     world.run();
     assert_eq!(message(&world), "");
+}
+
+/// Listings of all that a discovery watches, among them many records at the broker, and then answers to its writes.
+#[test]
+fn at_a_start_all_is_written_and_not_all_at_once() {
+    const RECORDS: usize = WRITES_AT_ONCE + 100;
+    let mut east = Discovery::new(ClusterId::new("east").unwrap(), 1);
+    let version = || Version("1".into());
+    for (api, kind) in east.watches() {
+        let there = match (api, kind) {
+            (Api::Local, Kind::Cluster) => vec![announced("east", "10.102.0.0/16")],
+            (Api::Local, Kind::Namespace) => vec![namespace()],
+            (Api::Broker, Kind::ExportRecord) => {
+                (0..RECORDS).map(|i| record_of("west", &alloc::format!("s{i}"))).collect()
+            }
+            _ => vec![],
+        };
+        let shown = there.into_iter().map(|object| WatchEvent::Applied(object, version()));
+        for event in [WatchEvent::Began(*kind)].into_iter().chain(shown).chain([WatchEvent::Synced(*kind)]) {
+            east.handle(Input::Watched(*api, event), Instant::ZERO);
+        }
+    }
+    let (mut under_way, mut most, mut written) = (VecDeque::new(), 0, Vec::new());
+    loop {
+        while let Some(output) = east.poll_output() {
+            let Output::Write(request, api, Write::Create(object)) = output else { panic!("{output:?}") };
+            under_way.push_back((request, api, object));
+        }
+        most = most.max(under_way.len());
+        let Some((request, api, object)) = under_way.pop_front() else { break };
+        written.push(object.kind());
+        east.handle(Input::Written(request, Ok(version())), Instant::ZERO);
+        east.handle(Input::Watched(api, WatchEvent::Applied(object, version())), Instant::ZERO);
+    }
+    assert_eq!(most, WRITES_AT_ONCE + 1, "and the summary at the broker, where nothing is to be written");
+    let imports = written.iter().filter(|kind| **kind == Kind::Import).count();
+    assert_eq!((imports, written.last()), (RECORDS, Some(&Kind::ExportSummary)));
 }

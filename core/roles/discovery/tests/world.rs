@@ -7,9 +7,9 @@ use crate::model::{
     InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServicePort, ServiceType,
     SessionAffinity, SourceEndpoint, TargetPort,
 };
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 
 pub(super) fn key_of(kind: Kind, name: &str) -> Key {
     Key::new(kind, "shop", name)
@@ -20,7 +20,7 @@ pub(super) fn service_key(name: &str) -> ServiceKey {
 }
 
 pub(super) fn namespace() -> Object {
-    Object::Namespace(Namespace { name: Label::new("shop").unwrap() })
+    Object::from(Namespace { name: Label::new("shop").unwrap() })
 }
 
 fn port(number: u16) -> Port {
@@ -28,7 +28,7 @@ fn port(number: u16) -> Port {
 }
 
 pub(super) fn service(name: &str, address: &str) -> Object {
-    Object::Service(Service {
+    Object::from(Service {
         key: service_key(name),
         service_type: ServiceType::ClusterIp,
         cluster_ips: vec![address.parse().unwrap()],
@@ -42,7 +42,7 @@ pub(super) fn service(name: &str, address: &str) -> Object {
 
 pub(super) fn headless(name: &str) -> Object {
     let Object::Service(service) = service(name, "10.102.0.10") else { unreachable!() };
-    Object::Service(Service { service_type: ServiceType::Headless, cluster_ips: vec![], ..service })
+    Object::from(Service { service_type: ServiceType::Headless, cluster_ips: vec![], ..Service::clone(&service) })
 }
 
 pub(super) fn slice(name: &str, of: &str, ready: bool) -> Object {
@@ -56,7 +56,7 @@ pub(super) fn pods(name: &str, of: &str, pods: &[(&str, bool)]) -> Object {
         hostname: None,
         ready: *ready,
     };
-    Object::EndpointSlice(EndpointSlice {
+    Object::from(EndpointSlice {
         namespace: Label::new("shop").unwrap(),
         name: format!("{name}-x1"),
         service: Label::new(of).unwrap(),
@@ -66,7 +66,7 @@ pub(super) fn pods(name: &str, of: &str, pods: &[(&str, bool)]) -> Object {
 }
 
 pub(super) fn export(name: &str, created_s: u64) -> Object {
-    Object::ServiceExport(ServiceExport::new(service_key(name), Wall::from_unix_secs(created_s)))
+    Object::from(ServiceExport::new(service_key(name), Wall::from_unix_secs(created_s)))
 }
 
 /// A service with a ready backend, and its export.
@@ -74,12 +74,12 @@ pub(super) fn exported(name: &str, address: &str) -> Vec<Object> {
     vec![service(name, address), slice(name, name, true), export(name, 1_000)]
 }
 
-fn offer() -> Box<Offer> {
-    Box::new(Offer::new(ServiceType::ClusterIp, [port(80)].into(), [Family::V4].into()))
+fn offer() -> Arc<Offer> {
+    Arc::new(Offer::new(ServiceType::ClusterIp, [port(80)].into(), [Family::V4].into()))
 }
 
 pub(super) fn record_of(cluster: &str, name: &str) -> Object {
-    Object::ExportRecord(ExportRecord {
+    Object::from(ExportRecord {
         cluster: ClusterId::new(cluster).unwrap(),
         key: service_key(name),
         created: Wall::from_unix_secs(1_000),
@@ -88,12 +88,12 @@ pub(super) fn record_of(cluster: &str, name: &str) -> Object {
 }
 
 pub(super) fn source_slice(cluster: &str, name: &str, address: &str) -> Object {
-    Object::SourceSlice(SourceSlice {
+    Object::from(SourceSlice {
         cluster: ClusterId::new(cluster).unwrap(),
         key: service_key(name),
         family: Family::V4,
         number: 0,
-        endpoints: vec![SourceEndpoint { address: address.parse().unwrap(), hostname: None, ready: true }],
+        endpoints: [SourceEndpoint { address: address.parse().unwrap(), hostname: None, ready: true }].into(),
         ports: [port(80)].into(),
     })
 }
@@ -102,17 +102,17 @@ pub(super) fn source_slice(cluster: &str, name: &str, address: &str) -> Object {
 pub(super) fn summary_of(cluster: &str, generation: u64, objects: &[Object]) -> Object {
     let keys: Vec<Key> = objects.iter().map(Object::key).collect();
     let cluster = ClusterId::new(cluster).unwrap();
-    Object::ExportSummary(ExportSummary { cluster, generation, digest: keys.iter().collect() })
+    Object::from(ExportSummary { cluster, generation, digest: keys.iter().collect() })
 }
 
 /// What the gateway of the cluster announces.
 pub(super) fn announced(cluster: &str, services: &str) -> Object {
     let (cluster, services) = (ClusterId::new(cluster).unwrap(), vec![services.parse().unwrap()]);
-    Object::Cluster(ClusterRecord { cluster, pods: vec![], services, epoch: Epoch(1) })
+    Object::from(ClusterRecord { cluster, pods: vec![], services, epoch: Epoch(1) })
 }
 
 pub(super) fn import_of(name: &str, source: &str) -> Object {
-    Object::Import(Import {
+    Object::from(Import {
         key: service_key(name),
         offer: offer(),
         sources: [(ClusterId::new(source).unwrap(), Wall::from_unix_secs(1_000))].into(),
@@ -423,7 +423,7 @@ impl World {
     pub(super) fn import(&self, cluster: &str, name: &str) -> Option<Import> {
         let (object, _) = self.members[cluster].api.objects.get(&key_of(Kind::Import, name))?;
         let Object::Import(import) = object else { panic!("{object:?}") };
-        Some(import.clone())
+        Some(Import::clone(import))
     }
 
     /// The sources of an import and their endpoints, one a line.

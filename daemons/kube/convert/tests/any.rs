@@ -5,8 +5,9 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use tombolo_core::base::{Cidr, Epoch, Label, NodeName, Slot, Wall};
+use tombolo_core::base::{Cidr, Epoch, Few, Label, NodeName, Slot, Wall};
 use tombolo_core::model::{
     Backend, CableDriver, CableKey, Candidate, Candidates, Claim, Claims, ClusterRecord, Condition, ConditionType,
     Digest, Endpoint, EndpointSlice, ExportRecord, ExportSummary, Family, Gateway, Import, InternalTrafficPolicy,
@@ -84,17 +85,21 @@ pub(super) fn texts() -> impl Strategy<Value = std::collections::BTreeMap<String
     btree_map("[a-z]{1,5}(/[a-z]{1,3})?", "[a-z]{0,5}", 0..3)
 }
 
-pub(super) fn offer() -> impl Strategy<Value = Box<Offer>> {
+fn few<T: Ord>(set: std::collections::BTreeSet<T>) -> Few<T> {
+    set.into_iter().collect()
+}
+
+pub(super) fn offer() -> impl Strategy<Value = Arc<Offer>> {
     let parts = (routable(), btree_set(port(), 0..4), btree_set(family(), 0..3), affinity(), internal_traffic());
     (parts, option::of("[A-Z][a-z]{1,6}"), texts(), texts()).prop_map(
         |((service_type, ports, families, affinity, internal_traffic), traffic_distribution, labels, annotations)| {
-            Box::new(Offer {
+            Arc::new(Offer {
                 affinity,
                 internal_traffic,
                 traffic_distribution,
                 labels,
                 annotations,
-                ..Offer::new(service_type, ports, families)
+                ..Offer::new(service_type, few(ports), few(families))
             })
         },
     )
@@ -151,7 +156,7 @@ pub(super) fn source_slice() -> impl Strategy<Value = SourceSlice> {
                 .into_iter()
                 .map(|(bytes, hostname, ready)| SourceEndpoint { address: address(bytes), hostname, ready })
                 .collect();
-            SourceSlice { cluster, key, family, number, endpoints, ports }
+            SourceSlice { cluster, key, family, number, endpoints, ports: few(ports) }
         },
     )
 }
@@ -269,28 +274,28 @@ pub(super) fn import() -> impl Strategy<Value = Import> {
     (key(), offer(), btree_map(cluster(), wall_micros(), 0..4)).prop_map(|(key, offer, sources)| Import {
         key,
         offer,
-        sources,
+        sources: sources.into_iter().collect(),
     })
 }
 
 pub(super) fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
-        label().prop_map(|name| Object::Namespace(Namespace { name })),
-        node().prop_map(Object::Node),
-        service().prop_map(Object::Service),
-        slice().prop_map(Object::EndpointSlice),
-        export().prop_map(Object::ServiceExport),
-        lease().prop_map(Object::Lease),
-        gateway().prop_map(Object::Gateway),
-        cluster_record().prop_map(Object::Cluster),
-        endpoint().prop_map(Object::Endpoint),
-        candidates().prop_map(Object::Candidates),
-        claims().prop_map(Object::Claims),
-        export_record().prop_map(Object::ExportRecord),
+        label().prop_map(|name| Object::from(Namespace { name })),
+        node().prop_map(Object::from),
+        service().prop_map(Object::from),
+        slice().prop_map(Object::from),
+        export().prop_map(Object::from),
+        lease().prop_map(Object::from),
+        gateway().prop_map(Object::from),
+        cluster_record().prop_map(Object::from),
+        endpoint().prop_map(Object::from),
+        candidates().prop_map(Object::from),
+        claims().prop_map(Object::from),
+        export_record().prop_map(Object::from),
         (cluster(), any::<u64>(), any::<u64>()).prop_map(|(cluster, generation, digest)| {
-            Object::ExportSummary(ExportSummary { cluster, generation, digest: Digest(digest) })
+            Object::from(ExportSummary { cluster, generation, digest: Digest(digest) })
         }),
-        import().prop_map(Object::Import),
-        source_slice().prop_map(Object::SourceSlice),
+        import().prop_map(Object::from),
+        source_slice().prop_map(Object::from),
     ]
 }

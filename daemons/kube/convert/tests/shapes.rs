@@ -13,7 +13,7 @@ fn port(name: &str, protocol: Protocol, number: u16) -> Port {
 
 fn import(offer: Offer) -> Value {
     let sources = ["west", "east"].map(|id| (ClusterId::new(id).unwrap(), Wall::from_unix_secs(1)));
-    stored(&Object::Import(Import { key: key(), offer: Box::new(offer), sources: sources.into() }), Api::Local)
+    stored(&Object::from(Import { key: key(), offer: Arc::new(offer), sources: sources.into() }), Api::Local)
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_condition_has_all_fields_that_the_api_requires() {
         condition("Ready", "Unknown", "Pending"),
         condition("Conflict", "False", "NoConflicts"),
     ]);
-    assert_eq!(stored(&Object::ServiceExport(export), Api::Local)["status"]["conditions"], expected);
+    assert_eq!(stored(&Object::from(export), Api::Local)["status"]["conditions"], expected);
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn a_slice_of_the_clusterset_has_the_labels_that_its_readers_look_for() {
         key: key(),
         family: Family::V6,
         number: 0,
-        endpoints: vec![endpoint("fd00::5", true), endpoint("fd00::6", false)],
+        endpoints: [endpoint("fd00::5", true), endpoint("fd00::6", false)].into(),
         ports: [port("http", Protocol::Tcp, 80)].into(),
     };
-    let written = stored(&Object::SourceSlice(slice), Api::Local);
+    let written = stored(&Object::from(slice), Api::Local);
     let labels = &written["metadata"]["labels"];
     assert_eq!(labels["multicluster.kubernetes.io/service-name"], "web");
     assert_eq!(labels["multicluster.kubernetes.io/source-cluster"], "north.eu");
@@ -171,7 +171,7 @@ fn an_endpoint_that_does_not_say_whether_it_is_ready_is() {
 
 #[test]
 fn services_of_the_types_node_port_and_load_balancer_have_a_cluster_ip_to_export() {
-    let read = |kind: &str| -> Service {
+    let read = |kind: &str| -> Arc<Service> {
         let spec = json!({ "type": kind, "clusterIP": "10.101.0.1", "clusterIPs": ["10.101.0.1", "fd00::1"] });
         let value = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": spec });
         let Ok(Some(Object::Service(service))) = read(Kind::Service, &value) else { panic!() };

@@ -144,7 +144,7 @@ pub fn lease(name: &str, holder: &str) -> Lease {
 }
 
 pub fn cluster(name: &str) -> Object {
-    Object::Cluster(ClusterRecord {
+    Object::from(ClusterRecord {
         cluster: ClusterId::new(name).unwrap(),
         pods: vec!["10.1.0.0/16".parse().unwrap()],
         services: vec![],

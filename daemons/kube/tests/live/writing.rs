@@ -1,9 +1,9 @@
 use crate::stand::*;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tombolo_apiserver::{Change, Faults};
-use tombolo_core::base::{ClusterId, Epoch, Label, NodeName, Wall};
+use tombolo_core::base::{ClusterId, Epoch, Few, Label, NodeName, Wall};
 use tombolo_core::model::{
     Api, ApiError, CableKey, Condition, ConditionType, Gateway, Import, Key, Kind, Lease, Object, Offer, ServiceKey,
     ServiceType, Version, Write,
@@ -18,11 +18,11 @@ fn create(object: Object) -> Write {
 #[tokio::test(start_paused = true)]
 async fn what_is_written_is_read_with_the_version_of_the_write() {
     let mut stand = Stand::new();
-    let object = Object::Lease(lease("x", "a"));
+    let object = Object::from(lease("x", "a"));
     let version = stand.write(Api::Local, create(object.clone())).await.unwrap();
     let found = stand.read(Api::Local, object.key()).await.unwrap();
     assert_eq!(found, Some((object.clone(), version.clone())));
-    let renewed = Object::Lease(lease("x", "b"));
+    let renewed = Object::from(lease("x", "b"));
     let next = stand.write(Api::Local, Write::Replace(renewed.clone(), version.clone())).await.unwrap();
     assert_ne!(next, version);
     assert_eq!(stand.read(Api::Local, object.key()).await.unwrap(), Some((renewed, next.clone())));
@@ -33,14 +33,14 @@ async fn what_is_written_is_read_with_the_version_of_the_write() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_another_came_before_is_a_conflict() {
     let mut stand = Stand::new();
-    let object = Object::Lease(lease("x", "a"));
+    let object = Object::from(lease("x", "a"));
     let first = stand.write(Api::Local, create(object.clone())).await.unwrap();
-    let replace = |holder: &str, version: &Version| Write::Replace(Object::Lease(lease("x", holder)), version.clone());
+    let replace = |holder: &str, version: &Version| Write::Replace(Object::from(lease("x", holder)), version.clone());
     stand.write(Api::Local, replace("b", &first)).await.unwrap();
     assert_eq!(stand.write(Api::Local, replace("c", &first)).await, Err(ApiError::Conflict));
     assert_eq!(stand.write(Api::Local, create(object.clone())).await, Err(ApiError::Conflict));
     assert_eq!(stand.write(Api::Local, Write::Delete(object.key(), first.clone())).await, Err(ApiError::Conflict));
-    let absent = Object::Lease(lease("y", "a"));
+    let absent = Object::from(lease("y", "a"));
     assert_eq!(stand.write(Api::Local, Write::Replace(absent.clone(), first.clone())).await, Err(ApiError::Conflict));
     assert_eq!(stand.write(Api::Local, Write::Delete(absent.key(), first)).await, Err(ApiError::Conflict));
 }
@@ -48,7 +48,7 @@ async fn a_write_that_another_came_before_is_a_conflict() {
 #[tokio::test(start_paused = true)]
 async fn a_version_of_a_former_life_of_the_api_does_not_fit() {
     let mut stand = Stand::new();
-    let object = Object::Lease(lease("x", "a"));
+    let object = Object::from(lease("x", "a"));
     let former = stand.write(Api::Local, create(object.clone())).await.unwrap();
     stand.server.restart_empty(|spec, _| spec.kind == "Namespace");
     let mut revisions = 0;
@@ -72,10 +72,10 @@ async fn a_version_of_a_former_life_of_the_api_does_not_fit() {
 async fn what_will_never_work_is_refused() {
     let mut stand = Stand::new();
     stand.server.delete("them", "", "namespaces", "", OWN).unwrap();
-    let refused = stand.write(Api::Local, create(Object::Lease(lease("x", "a")))).await;
+    let refused = stand.write(Api::Local, create(Object::from(lease("x", "a")))).await;
     assert_eq!(refused, Err(ApiError::Refused("namespaces \"submariner-operator\" not found".into())));
     let half = Lease { duration: std::time::Duration::from_millis(500), ..lease("x", "a") };
-    let Err(ApiError::Refused(because)) = stand.write(Api::Broker, create(Object::Lease(half))).await else { panic!() };
+    let Err(ApiError::Refused(because)) = stand.write(Api::Broker, create(Object::from(half))).await else { panic!() };
     assert!(because.starts_with("Lease x: spec.leaseDurationSeconds cannot be written"), "{because}");
 }
 
@@ -83,7 +83,7 @@ async fn what_will_never_work_is_refused() {
 async fn an_api_that_does_not_answer_in_time_is_unreachable() {
     let mut stand = Stand::new();
     stand.server.set_faults(Faults { silent: true, ..Faults::default() });
-    let object = Object::Lease(lease("x", "a"));
+    let object = Object::from(lease("x", "a"));
     let before = tokio::time::Instant::now();
     assert_eq!(stand.write(Api::Local, create(object.clone())).await, Err(ApiError::Unreachable));
     assert_eq!(before.elapsed(), secs(5));
@@ -99,7 +99,7 @@ async fn an_api_that_does_not_answer_in_time_is_unreachable() {
 #[tokio::test(start_paused = true)]
 async fn requests_do_not_wait_for_each_other() {
     let mut stand = Stand::new();
-    let key = Object::Lease(lease("x", "a")).key();
+    let key = Object::from(lease("x", "a")).key();
     stand.server.set_faults(Faults { slow: secs(3), ..Faults::default() });
     let before = tokio::time::Instant::now();
     for id in 0..10 {
@@ -137,8 +137,8 @@ async fn an_object_that_cannot_be_read_is_a_refusal() {
 fn import(clusters: &[&str]) -> Object {
     let since = |cluster: &&str| (ClusterId::new(cluster).unwrap(), Wall::from_unix_secs(1_000));
     let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-    let offer = Offer::new(ServiceType::ClusterIp, BTreeSet::new(), BTreeSet::new());
-    Object::Import(Import { key, offer: Box::new(offer), sources: clusters.iter().map(since).collect() })
+    let offer = Offer::new(ServiceType::ClusterIp, Few::default(), Few::default());
+    Object::from(Import { key, offer: Arc::new(offer), sources: clusters.iter().map(since).collect() })
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,11 +153,12 @@ async fn of_an_export_only_the_status_is_written() {
     stand.server.put("user", user).unwrap();
     let key = Key::new(Kind::ServiceExport, "shop", "web");
     let (read, version) = stand.read(Api::Local, key.clone()).await.unwrap().unwrap();
-    let Object::ServiceExport(mut export) = read else { panic!("{read:?}") };
+    let Object::ServiceExport(export) = read else { panic!("{read:?}") };
+    let mut export = (*export).clone();
     let since = Wall::from_unix_secs(1_767_225_600);
     let valid = Condition { status: Some(true), reason: "Valid".into(), message: String::new(), since };
     export.conditions.insert(ConditionType::Valid, valid);
-    let export = Object::ServiceExport(export);
+    let export = Object::from(export);
     let version = stand.write(Api::Local, Write::Replace(export.clone(), version)).await.unwrap();
     assert_eq!(stand.read(Api::Local, key).await, Ok(Some((export.clone(), version.clone()))));
     let stored = stand.server.get("multicluster.x-k8s.io", "serviceexports", "shop", "web").unwrap();
@@ -221,7 +222,7 @@ async fn a_gateway_object_gets_signs_of_life_and_nothing_else_of_it_changes() {
         active: Some(Epoch(3)),
         reach: BTreeMap::new(),
     };
-    let object = Object::Gateway(gateway);
+    let object = Object::from(gateway);
     let first = stand.write(Api::Local, create(object.clone())).await.unwrap();
     let start = tokio::time::Instant::now();
     stand.hand.sign_gateway(node, move || Wall::from_unix_secs(1_000) + start.elapsed());
