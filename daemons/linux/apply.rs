@@ -9,7 +9,7 @@
 use crate::alias::Alias;
 use crate::error::{Error, Fault, unless};
 use crate::links::{self, Links, There};
-use crate::node::{Node, Observed, services, step};
+use crate::node::{Node, Observed, step};
 use crate::notes::Notes;
 use crate::{addresses, neighbours, routes, rules, sysctls};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
@@ -33,7 +33,6 @@ pub(crate) struct Work<'a> {
     now: Network,
     /// As it will be.
     after: Network,
-    serves_otherwise: bool,
     /// Steps that failed, and those that were not taken for it.
     missed: Vec<Action>,
 }
@@ -51,8 +50,7 @@ impl<'a> Work<'a> {
         let Observed { network: before, links, notes, .. } = observed;
         let (now, mut after) = (before.clone(), before.clone());
         plan.apply(&mut after);
-        let serves_otherwise = !services(&before).eq(services(&after));
-        Self { node, links, notes, before, now, after, serves_otherwise, missed: Vec::new() }
+        Self { node, links, notes, before, now, after, missed: Vec::new() }
     }
 
     pub(crate) fn carry_out(mut self, plan: &Plan) -> Outcome {
@@ -67,18 +65,23 @@ impl<'a> Work<'a> {
     fn walk(&mut self, plan: &Plan, done: &mut usize, error: &mut Option<Error>) -> Result<(), Error> {
         let table = |fault| step("our nft table", fault);
         self.take_notes(plan)?;
-        if self.serves_otherwise || !self.node.has_written() {
-            self.node.find_outlived(&self.before, &self.after).map_err(table)?;
-        }
+        self.node.outlive(&self.before, &self.after);
+        let mut written = false;
         let mut meanwhile = self.after.clone().over(&self.before);
         for (number, one) in plan.steps().iter().enumerate() {
             if self.is_held_up(&one.action) {
                 self.missed.push(one.action.clone());
                 continue;
             }
-            if !is_nft(one) {
-                (meanwhile.translations, meanwhile.filters) = (self.now.translations.clone(), self.now.filters.clone());
-                self.node.write(&meanwhile, &self.notes).map_err(table)?;
+            if is_nft(one) {
+                written = false;
+            } else {
+                if !written {
+                    meanwhile.translations.clone_from(&self.now.translations);
+                    meanwhile.filters.clone_from(&self.now.filters);
+                    self.node.write(&meanwhile, &self.notes).map_err(table)?;
+                    written = true;
+                }
                 if let Err(fault) = self.step(&one.action) {
                     let words = plan.lines().into_iter().nth(number).unwrap_or_default();
                     error.get_or_insert(step(&words, fault));
@@ -90,10 +93,7 @@ impl<'a> Work<'a> {
             *done += 1;
         }
         self.node.write(&self.now, &self.notes).map_err(table)?;
-        if self.serves_otherwise {
-            self.node.delete_orphans(&self.before, &self.now).map_err(|fault| step("orphaned flows", fault))?;
-        }
-        Ok(())
+        self.node.delete_orphans(&self.before, &self.now).map_err(|fault| step("orphaned flows", fault))
     }
 
     /// Whether a step needs one that was missed: what it adds leans on what did not come; what it takes away is leant on

@@ -3,9 +3,12 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "the kernel's vocabulary is open, and much larger than ours")]
 
 use crate::alias::Alias;
+use crate::error::Fault;
 use crate::routes;
-use crate::socket::attributes_of;
+use crate::socket::{Channel, attributes_of};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, Nla};
+use netlink_packet_netfilter::nftables::{GenAttribute, GenMessage, NfTablesMessage};
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
@@ -65,10 +68,49 @@ fn is_near(route: &RouteMessage) -> bool {
     route.header.protocol == RouteProtocol::Other(ROUTE_PROTOCOL) || route.attributes.iter().any(owned)
 }
 
+/// Counts the transactions that touch our table: each is told as its parts, and a new generation at its end.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    begun: bool,
+    count: u32,
+}
+
+impl Transactions {
+    /// Takes one message.
+    pub(crate) fn hear(&mut self, header: &NetlinkHeader, payload: &[u8]) {
+        if header.message_type == NFTABLES << 8 | NEW_GENERATION {
+            self.count += u32::from(self.begun);
+            self.begun = false;
+        } else {
+            self.begun |= concerns_nft(header, payload);
+        }
+    }
+
+    /// How many there were since this was asked last.
+    pub(crate) fn take(&mut self) -> u32 {
+        std::mem::take(&mut self.count)
+    }
+}
+
+/// The number of nft's transactions in this namespace.
+pub(crate) fn generation(netfilter: &mut Channel) -> Result<u32, Fault> {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
+    let question = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
+    let answers = netfilter.get(NetfilterMessage::new(header, question))?;
+    let attributes = answers.iter().find_map(|answer| match &answer.inner {
+        NetfilterMessageInner::NfTables(NfTablesMessage::NewGen(generation)) => Some(&generation.attributes),
+        _ => None,
+    });
+    let number = attributes.into_iter().flatten().find_map(|attribute| match attribute {
+        GenAttribute::Id(number) => Some(*number),
+        _ => None,
+    });
+    number.ok_or(Fault::Unfit("nftables tells no generation"))
+}
+
 /// Whether it is about our table or something in it.
-pub(crate) fn concerns_nft(header: &NetlinkHeader, payload: &[u8]) -> bool {
-    let (subsystem, kind) = (header.message_type >> 8, header.message_type & 0xff);
-    if subsystem != NFTABLES || kind == NEW_GENERATION {
+fn concerns_nft(header: &NetlinkHeader, payload: &[u8]) -> bool {
+    if header.message_type >> 8 != NFTABLES {
         return false;
     }
     let named = |attribute: &netlink_packet_core::DefaultNla| {
@@ -91,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_our_table_concerns_us() {
+    fn transactions_that_touch_our_table_are_counted() {
         let named = |name: &[u8]| {
             let length = u16::try_from(4 + name.len()).unwrap();
             let mut payload = vec![1, 0, 0, 0];
@@ -101,12 +143,19 @@ mod tests {
             payload.resize(payload.len().next_multiple_of(4), 0);
             payload
         };
-        let chain = header(NFTABLES << 8 | 3);
-        assert!(concerns_nft(&chain, &named(b"tombolo\0")));
-        assert!(!concerns_nft(&chain, &named(b"filter\0")));
-        assert!(!concerns_nft(&header(NFTABLES << 8 | NEW_GENERATION), &named(b"tombolo\0")));
-        assert!(!concerns_nft(&header(1 << 8), &named(b"tombolo\0")));
-        assert!(!concerns_nft(&chain, &[1]));
+        let (chain, end) = (header(NFTABLES << 8 | 3), header(NFTABLES << 8 | NEW_GENERATION));
+        let mut heard = Transactions::default();
+        for name in [&b"filter\0"[..], b"tombolo\0", b"tombolo\0", b"tombolo2\0"] {
+            heard.hear(&chain, &named(name));
+        }
+        assert_eq!(heard.take(), 0, "it has not ended");
+        heard.hear(&end, &[]);
+        heard.hear(&chain, &named(b"filter\0"));
+        heard.hear(&end, &[]);
+        heard.hear(&header(1 << 8), &named(b"tombolo\0"));
+        heard.hear(&chain, &[1]);
+        heard.hear(&end, &[]);
+        assert_eq!((heard.take(), heard.take()), (1, 0));
     }
 
     #[test]

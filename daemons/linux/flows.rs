@@ -22,17 +22,15 @@ const STATUS_MASK: u16 = 26;
 /// and their reply tuple.
 pub(crate) fn read(netfilter: &mut Channel, of_interest: impl Fn(&Tuple, &Tuple) -> bool) -> Result<Conntrack, Fault> {
     let mut table = Conntrack::new();
-    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let translated = Status::DstNat;
-        let mask = DefaultNla::new(STATUS_MASK, translated.bits().to_be_bytes().to_vec());
-        let attributes = vec![ConntrackAttribute::CtaStatus(translated), ConntrackAttribute::Other(mask)];
-        for message in netfilter.dump(&about(family, ConntrackMessage::Get(attributes)))? {
-            let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = message.inner else { continue };
-            let (original, reply) = tuples(&attributes);
-            let Some((original, reply)) = original.zip(reply) else { continue };
-            if reply != original.inverse() && of_interest(&original, &reply) {
-                table.commit(Learned::Opened { original, reply, picked_up: false }, Instant::ZERO);
-            }
+    let translated = Status::DstNat;
+    let mask = DefaultNla::new(STATUS_MASK, translated.bits().to_be_bytes().to_vec());
+    let attributes = vec![ConntrackAttribute::CtaStatus(translated), ConntrackAttribute::Other(mask)];
+    for message in netfilter.dump(&about(NetfilterProtoFamily::Unspec, ConntrackMessage::Get(attributes)))? {
+        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = message.inner else { continue };
+        let (original, reply) = tuples(&attributes);
+        let Some((original, reply)) = original.zip(reply) else { continue };
+        if reply != original.inverse() && of_interest(&original, &reply) {
+            table.commit(Learned::Opened { original, reply, picked_up: false }, Instant::ZERO);
         }
     }
     Ok(table)

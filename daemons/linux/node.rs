@@ -3,17 +3,19 @@
 use crate::apply::Work;
 use crate::cables::Cables;
 use crate::error::{Error, Fault};
-use crate::events;
+use crate::events::{self, Transactions};
 use crate::flows;
 use crate::links::{self, Links};
-use crate::nft::{Nft, Table};
+use crate::nft::{Nft, Table, delta};
 use crate::notes::Notes;
 use crate::socket::{Channel, Events};
 use crate::{addresses, neighbours, normal, routes, rules, sysctls};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use tombolo_core::model::Protocol;
 use tombolo_core::network::nft::Socket;
 use tombolo_core::network::{Conntrack, Network, Plan, Translation, TranslationId, Wanted, nft, plan};
 
@@ -35,12 +37,17 @@ pub struct Node {
     outlived: BTreeSet<Socket>,
     /// Numbers of our links, as last seen.
     own_links: BTreeSet<u32>,
+    transactions: Transactions,
+    /// The kernel's count of all transactions of nft, when it was last looked at.
+    generation: u32,
 }
 
-/// The script that made our table, and how the table was listed then.
+/// What our table is, as long as nobody else touches it.
 struct Written {
+    /// The script that made it.
     script: String,
-    listed: Option<Vec<String>>,
+    /// What it holds.
+    table: Table,
 }
 
 /// What was seen at one moment.
@@ -70,6 +77,8 @@ impl Node {
             notes: None,
             outlived: BTreeSet::new(),
             own_links: BTreeSet::new(),
+            transactions: Transactions::default(),
+            generation: 0,
         })
     }
 
@@ -99,10 +108,14 @@ impl Node {
         let wanted = normal::wanted(wanted);
         let (mut taken, mut failed) = (None, None);
         for _ in 0..PASSES {
-            self.forget_events()?;
+            // What was told up to now is what this look sees.
+            self.touched()?;
             let observed = self.look()?;
             let next = plan(&wanted, &observed.network);
             if next.is_empty() {
+                if taken.is_none() {
+                    self.forget_outlived(&observed.network)?;
+                }
                 if self.settle(observed)? {
                     return Ok(taken.unwrap_or(next));
                 }
@@ -143,16 +156,29 @@ impl Node {
     /// # Errors
     /// [`Error::Unseen`] if a socket failed.
     pub fn touched(&mut self) -> Result<bool, Error> {
-        let unseen = |error| Error::Unseen { what: "what the kernel tells", fault: Fault::Io(error) };
-        let own_links = &self.own_links;
-        let routes = self.route_events.drain(|header, payload| events::concerns_route(header, payload, own_links));
-        let tables = self.nft_events.drain(events::concerns_nft);
-        Ok(routes.map_err(unseen)? | tables.map_err(unseen)?)
+        let unseen = |fault| Error::Unseen { what: "what the kernel tells", fault };
+        let (own_links, mut concerned) = (&self.own_links, false);
+        let lost = self.route_events.drain(|header, payload| {
+            concerned |= events::concerns_route(header, payload, own_links);
+        });
+        let lost = lost.map_err(|error| unseen(error.into()))?;
+        Ok(self.hear_of_table(0).map_err(unseen)? | lost | concerned)
     }
 
-    /// What was told up to now is what the next look sees.
-    fn forget_events(&mut self) -> Result<(), Error> {
-        self.touched().map(|_| ())
+    /// Whether others have touched our table, where we did so this often ourselves. If so, nothing is known of it any more.
+    fn hear_of_table(&mut self, own: u32) -> Result<bool, Fault> {
+        let heard = &mut self.transactions;
+        let lost = self.nft_events.drain(|header, payload| heard.hear(header, payload))?;
+        let count = heard.take();
+        let generation = events::generation(&mut self.netfilter)?;
+        // A large transaction of our own is more than the socket holds; the kernel's count of all transactions is exact.
+        let alone = generation == self.generation.wrapping_add(own);
+        self.generation = generation;
+        let others = !alone && (lost || count > own);
+        if others {
+            self.written = None;
+        }
+        Ok(others)
     }
 
     pub(crate) fn look(&mut self) -> Result<Observed, Error> {
@@ -199,23 +225,19 @@ impl Node {
         self.route.dump(request).map_err(|fault| Error::Unseen { what, fault })
     }
 
-    /// Our table. One that is not as we wrote it will be written again.
+    /// Our table. Where it is known, nobody is asked: a listing takes as long as the table is.
     fn table(&mut self) -> Result<Table, Error> {
-        let listed = self.nft.list().map_err(|fault| Error::Unseen { what: "our nft table", fault })?;
-        let is_there = listed.is_some();
-        let table = listed.unwrap_or_default();
-        match &mut self.written {
-            Some(written) => match &written.listed {
-                None => written.listed = Some(table.content.clone()),
-                Some(listed) if *listed == table.content => {}
-                Some(_) => self.written = None,
-            },
-            None => self.outlived.extend(&table.outlived),
+        let unseen = |fault| Error::Unseen { what: "our nft table", fault };
+        self.hear_of_table(0).map_err(unseen)?;
+        if let Some(written) = &self.written {
+            return Ok(written.table.clone());
         }
-        if self.written.is_none() && !is_there {
+        let Some(table) = self.nft.list().map_err(unseen)? else {
             let script = nft::script(&Network::default(), &BTreeSet::new());
-            self.written = Some(Written { script, listed: Some(Vec::new()) });
-        }
+            self.written = Some(Written { script, table: Table::default() });
+            return Ok(Table::default());
+        };
+        self.outlived.extend(&table.outlived);
         Ok(table)
     }
 
@@ -233,39 +255,50 @@ impl Node {
 
     /// Sees to it that our table is what this network wants, in one transaction. Whether it was so already.
     pub(crate) fn write(&mut self, network: &Network, notes: &Notes) -> Result<bool, Fault> {
+        self.hear_of_table(0)?;
         let script = format!("{}{notes}", nft::script(network, &self.outlived));
         if self.written.as_ref().is_some_and(|written| written.script == script) {
             return Ok(true);
         }
-        self.nft.run(&script)?;
-        self.written = Some(Written { script, listed: None });
+        let delta = self.written.take().and_then(|written| delta(&written.script, &script));
+        if delta.is_none_or(|delta| self.nft.run(&delta).is_err()) {
+            self.nft.run(&script)?;
+        }
+        let (translations, filters) = (network.translations.clone(), network.filters.clone());
+        let table = Table { translations, filters, outlived: self.outlived.clone(), notes: Vec::new() };
+        self.written = Some(Written { script, table });
         self.notes = Some(notes.clone());
+        self.hear_of_table(1)?;
         Ok(false)
     }
 
-    /// Whether our table is known to be as this process wrote it.
-    pub(crate) const fn has_written(&self) -> bool {
-        self.written.is_some()
+    /// Takes note of the backends that flows may still go to though `after` does not translate to them; `before` did. To
+    /// ask the kernel takes longer than all the rest: it looks through all flows.
+    pub(crate) fn outlive(&mut self, before: &Network, after: &Network) {
+        self.outlived.extend(lost(before, after, Protocol::Tcp));
     }
 
-    /// Finds the backends that flows still go to though `after` does not translate to them; `before` may have.
-    pub(crate) fn find_outlived(&mut self, before: &Network, after: &Network) -> Result<(), Fault> {
-        self.outlived = self.flows(before, after)?.outlived(after);
+    /// Forgets those to which no flow goes any more.
+    fn forget_outlived(&mut self, network: &Network) -> Result<(), Error> {
+        if !self.outlived.is_empty() {
+            let flows = self.flows(network, network).map_err(|fault| Error::Unseen { what: "tracked flows", fault })?;
+            self.outlived = flows.outlived(network);
+        }
         Ok(())
     }
 
-    /// Deletes the flows that `after` no longer serves; `before` may have.
+    /// Deletes the flows that `after` no longer serves; `before` did.
     pub(crate) fn delete_orphans(&mut self, before: &Network, after: &Network) -> Result<(), Fault> {
+        if lost(before, after, Protocol::Udp).is_empty() {
+            return Ok(());
+        }
         let orphans = self.flows(before, after)?.orphans(after);
         orphans.iter().try_for_each(|flow| flows::delete(&mut self.netfilter, flow))
     }
 
     /// The flows of services that are or were ours. Those of others' services are others' business.
     fn flows(&mut self, before: &Network, after: &Network) -> Result<Conntrack, Fault> {
-        let ours: BTreeSet<Socket> = services(before).chain(services(after)).map(|(socket, _)| socket).collect();
-        if ours.is_empty() && self.outlived.is_empty() {
-            return Ok(Conntrack::new());
-        }
+        let ours: BTreeSet<Socket> = services(before).chain(services(after)).map(|(service, _)| service).collect();
         let outlived = &self.outlived;
         flows::read(&mut self.netfilter, |original, reply| {
             ours.contains(&(original.destination, original.protocol, original.destination_port))
@@ -275,11 +308,27 @@ impl Node {
 }
 
 /// The exported services of a network.
-pub(crate) fn services(network: &Network) -> impl Iterator<Item = (Socket, &Translation)> {
-    network.translations.iter().filter_map(|(id, translation)| match id {
-        TranslationId::Service { address, protocol, port } => Some(((*address, *protocol, *port), translation)),
-        TranslationId::KeepSource { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => None,
+fn services(network: &Network) -> impl Iterator<Item = (Socket, &[(IpAddr, u16)])> {
+    network.translations.iter().filter_map(|(id, translation)| match (id, translation) {
+        (TranslationId::Service { address, protocol, port }, Translation::Service { backends, .. }) => {
+            Some(((*address, *protocol, *port), backends.as_slice()))
+        }
+        (_, _) => None,
     })
+}
+
+/// The backends of one protocol that a service has in `before` and lacks in `after`.
+fn lost(before: &Network, after: &Network, of: Protocol) -> BTreeSet<Socket> {
+    let after: BTreeMap<_, _> = services(after).collect();
+    let mut lost = BTreeSet::new();
+    for (service @ (_, protocol, _), backends) in services(before).filter(|((_, protocol, _), _)| *protocol == of) {
+        let kept = after.get(&service).copied().unwrap_or_default();
+        if backends != kept {
+            let gone = backends.iter().filter(|backend| !kept.contains(backend));
+            lost.extend(gone.map(|(address, port)| (*address, protocol, *port)));
+        }
+    }
+    lost
 }
 
 pub(crate) fn step(step: &str, fault: Fault) -> Error {

@@ -49,6 +49,17 @@ impl Channel {
         self.answers(|_, _| {}).map(|_| ())
     }
 
+    /// Asks for one thing. What cannot be parsed is left out.
+    pub(crate) fn get<M>(&mut self, message: M) -> Result<Vec<M>, Fault>
+    where
+        M: NetlinkSerializable + NetlinkDeserializable,
+    {
+        self.send(message, NLM_F_REQUEST | NLM_F_ACK)?;
+        let mut got = Vec::new();
+        self.answers(|header, payload| got.extend(M::deserialize(header, payload)))?;
+        Ok(got)
+    }
+
     /// Asks for a listing. What cannot be parsed is left out: it is not ours.
     pub(crate) fn dump<M>(&mut self, message: &M) -> Result<Vec<M>, Fault>
     where
@@ -117,17 +128,17 @@ impl Events {
         Ok(Self { socket, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Takes all that is there and tells whether `concerns` says yes to any of it. What was lost counts as a yes.
-    pub(crate) fn drain(&mut self, mut concerns: impl FnMut(&NetlinkHeader, &[u8]) -> bool) -> io::Result<bool> {
-        let mut concerned = false;
+    /// Gives all that is there to `hear`. Tells whether some was lost, for want of room.
+    pub(crate) fn drain(&mut self, mut hear: impl FnMut(&NetlinkHeader, &[u8])) -> io::Result<bool> {
+        let mut lost = false;
         loop {
             match receive(&self.socket, &mut self.buffer) {
                 Ok(length) => {
                     let messages = Messages(self.buffer.get(..length).unwrap_or_default());
-                    concerned |= messages.fold(false, |any, (header, payload)| any | concerns(&header, payload));
+                    messages.for_each(|(header, payload)| hear(&header, payload));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(concerned),
-                Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32) => concerned = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(lost),
+                Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32) => lost = true,
                 Err(error) => return Err(error),
             }
         }

@@ -1,7 +1,7 @@
 //! Our table as nft lists it (JSON), read back into translations and filters.
 //!
-//! What is not as our script writes it is passed over; the table is then not the one that was written, which shows where
-//! the two are compared ([`Table::content`]).
+//! It is asked for where somebody else has touched the table, or when a daemon starts; then the table is written anew, so
+//! what is not as our script writes it is passed over.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,6 @@ pub(crate) struct Table {
     pub(crate) outlived: BTreeSet<Socket>,
     /// Notes of ours, in the order of their writing.
     pub(crate) notes: Vec<String>,
-    /// All of it, comparable: without handles, elements of sets in order.
-    pub(crate) content: Vec<String>,
 }
 
 /// A rule: its chain, its comment, its expressions.
@@ -43,8 +41,7 @@ impl Table {
         let named = |prefix: &'static str| {
             sets().filter(move |set| text(set, "name").is_some_and(|name| name.starts_with(prefix))).flat_map(elements)
         };
-        let mut table =
-            Self { content: ours().map(|(kind, object)| canonical(kind, object)).collect(), ..Self::default() };
+        let mut table = Self::default();
         for element in named("services") {
             table.translations.extend(service(element, &lines));
         }
@@ -79,17 +76,6 @@ fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 
 fn elements(set: &Value) -> impl Iterator<Item = &Value> {
     set.get("elem").and_then(Value::as_array).into_iter().flatten()
-}
-
-fn canonical(kind: &str, object: &Value) -> String {
-    let mut object = object.clone();
-    if let Some(object) = object.as_object_mut() {
-        object.remove("handle");
-        if let Some(Value::Array(elements)) = object.get_mut("elem") {
-            elements.sort_by_cached_key(Value::to_string);
-        }
-    }
-    format!("{kind} {object}")
 }
 
 impl<'a> Line<'a> {
@@ -312,12 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_elements_and_handles_do_not_count_and_tables_of_others_are_not_read() {
-        let set = |table: &str, handle: u8, elements: Value| json!({"set": {"family": "inet", "table": table, "name": "s", "handle": handle, "elem": elements}});
-        let content = |object| Table::read(&json!({"nftables": [object]})).content;
-        assert_eq!(content(set(NFT_TABLE, 1, json!(["a", "b"]))), content(set(NFT_TABLE, 2, json!(["b", "a"]))));
-        assert_ne!(content(set(NFT_TABLE, 1, json!(["a", "b"]))), content(set(NFT_TABLE, 1, json!(["a"]))));
-        assert!(content(set("theirs", 1, json!(["a"]))).is_empty());
-        assert_eq!(Table::read(&json!("rubbish")), Table::default());
+    fn tables_of_others_and_rubbish_give_nothing() {
+        let drop = |table: &str| {
+            json!({"nftables": [{"rule": {
+                "family": "inet", "table": table, "chain": NOTES, "comment": "x", "expr": [{"drop": null}]
+            }}]})
+        };
+        assert_eq!(Table::read(&drop(NFT_TABLE)).notes, ["x"]);
+        for listing in [drop("theirs"), json!("rubbish"), json!({"nftables": [7, {"rule": 7}]})] {
+            assert_eq!(Table::read(&listing), Table::default());
+        }
     }
 }

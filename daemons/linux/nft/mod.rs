@@ -2,12 +2,14 @@
 //!
 //! One nft is kept running: it replaces our table in about a millisecond, where one that is started for it takes ten to
 //! twenty (the kernel destroys the old table before the process may end). A script reaches it as a file in memory, by one
-//! `include` line, and is one transaction. Each request ends with `list tables`, whose answer says that nft is done with
-//! what came before.
+//! `include` line, and is one transaction. Each request ends with a question for a table that is not there: the complaint
+//! says that nft is done with what came before, and, other than any listing, costs nothing where other tables are large.
 
+mod delta;
 mod listing;
 
 use crate::error::Fault;
+pub(crate) use delta::delta;
 pub(crate) use listing::{NOTES, Table};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,6 +23,9 @@ use tombolo_core::network::constants::NFT_TABLE;
 
 /// How long nft may think before it is given up. Large tables take a second.
 const PATIENCE_MS: u16 = 30_000;
+
+/// A table that nobody has.
+const DONE: &str = "tombolo-is-done";
 
 /// nft in this namespace.
 #[derive(Default)]
@@ -37,23 +42,26 @@ impl Nft {
 
     /// Our table, if it is there.
     pub(crate) fn list(&mut self) -> Result<Option<Table>, Fault> {
-        let tables = self.ask(Kept::tables)?;
-        if !tables.line.as_ref().is_some_and(has_table) {
-            return Ok(None);
-        }
         let said = self.ask(Kept::list)?;
         Ok(said.line.filter(has_table).as_ref().map(Table::read))
     }
 
-    /// One that does not answer is replaced, at the next request.
-    fn ask(&mut self, request: impl FnOnce(&mut Kept) -> io::Result<Said>) -> Result<Said, Fault> {
-        let mut kept = match self.kept.take() {
-            Some(kept) => kept,
-            None => Kept::start().map_err(|error| {
-                let missing = error.kind() == io::ErrorKind::NotFound;
-                if missing { Fault::Nft("not found: install nftables".into()) } else { Fault::Io(error) }
-            })?,
-        };
+    /// One that has ended is replaced. What it was asked may have been done: no request does harm twice.
+    fn ask(&mut self, request: impl Fn(&mut Kept) -> io::Result<Said>) -> Result<Said, Fault> {
+        if let Some(mut kept) = self.kept.take() {
+            match request(&mut kept) {
+                Ok(said) => {
+                    self.kept = Some(kept);
+                    return Ok(said);
+                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut kept = Kept::start().map_err(|error| {
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            if missing { Fault::Nft("not found: install nftables".into()) } else { Fault::Io(error) }
+        })?;
         let said = request(&mut kept)?;
         self.kept = Some(kept);
         Ok(said)
@@ -102,35 +110,34 @@ impl Kept {
         self.script.rewind()?;
         self.script.write_all(script.as_bytes())?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), self.script.as_raw_fd());
-        self.say(&format!("include \"{path}\"\nlist tables\n"))
+        self.say(&format!("include \"{path}\"\n"))
     }
 
     fn list(&mut self) -> io::Result<Said> {
         self.say(&format!("list table inet {NFT_TABLE}\n"))
     }
 
-    fn tables(&mut self) -> io::Result<Said> {
-        self.say("list tables\n")
-    }
-
-    /// Says something that is answered by one line, and waits for it.
+    /// Says something, and waits until nft is done with it.
     fn say(&mut self, request: &str) -> io::Result<Said> {
         self.input.write_all(request.as_bytes())?;
+        self.input.write_all(format!("list table inet {DONE}\n").as_bytes())?;
         let (mut answer, mut errors) = (Vec::new(), Vec::new());
-        while !answer.ends_with(b"\n") {
+        loop {
             let streams = [self.output.as_fd(), self.errors.as_fd()];
             let mut waiting = streams.map(|stream| PollFd::new(stream, PollFlags::POLLIN));
             if poll(&mut waiting, PollTimeout::from(PATIENCE_MS))? == 0 {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "nft does not answer"));
             }
-            take(&mut self.errors, &mut errors)?;
-            if !take(&mut self.output, &mut answer)? {
-                let why = if errors.is_empty() { "nft has ended".into() } else { told(&errors) };
-                return Err(io::Error::new(io::ErrorKind::BrokenPipe, why));
+            let runs = take(&mut self.errors, &mut errors)?;
+            let told = complaints(&String::from_utf8_lossy(&errors));
+            if !take(&mut self.output, &mut answer)? || !runs {
+                let why = String::from_utf8_lossy(&errors).trim().to_owned();
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, format!("nft has ended: {why}")));
+            }
+            if let Some(errors) = told {
+                return Ok(Said { line: parse(&answer), errors });
             }
         }
-        take(&mut self.errors, &mut errors)?;
-        Ok(Said { line: parse(&answer), errors: told(&errors) })
     }
 }
 
@@ -157,11 +164,13 @@ fn parse(answer: &[u8]) -> Option<Value> {
     serde_json::from_str(text.get(text.find("{\"nftables\"")?..)?).ok()
 }
 
-/// What nft complains of, without the places in a script that nobody can look into.
-fn told(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
-    let complaints: Vec<_> = text.lines().filter_map(|line| line.split_once("Error: ")).map(|(_, what)| what).collect();
-    if complaints.is_empty() { text.trim().to_owned() } else { complaints.join("; ") }
+/// What nft complains of, without the places in a script that nobody can look into; `None` if it is not done yet.
+fn complaints(errors: &str) -> Option<String> {
+    let (before, _) = errors.split_once(DONE)?;
+    let mut told: Vec<_> = before.lines().filter_map(|line| line.split_once("Error: ")).map(|(_, what)| what).collect();
+    // The last is the one that was asked for.
+    told.pop();
+    Some(told.join("; "))
 }
 
 #[cfg(test)]
@@ -169,12 +178,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_told_without_their_places() {
-        let errors = b"In file included from <cmdline>:1:1-41:\n/proc/1/fd/3:3:19-22: Error: Could not process rule: \
+    fn complaints_are_told_without_their_places_once_all_is_said() {
+        let done = "Error: No such file or directory\nlist table inet tombolo-is-done\n                ^^^^^^^\n";
+        let errors = "In file included from <cmdline>:1:1-41:\n/proc/1/fd/3:3:19-22: Error: Could not process rule: \
             No such file or directory\ndelete table inet nope\n                  ^^^^\n";
-        assert_eq!(told(errors), "Could not process rule: No such file or directory");
-        assert_eq!(told(b"killed\n"), "killed");
-        assert_eq!(told(b""), "");
+        assert_eq!(complaints(errors), None);
+        let both = format!("{errors}{done}");
+        assert_eq!(complaints(&both).unwrap(), "Could not process rule: No such file or directory");
+        // The rest of what was said last time.
+        assert_eq!(complaints(&format!("   ^^^^\n{done}")).unwrap(), "");
     }
 
     #[test]
