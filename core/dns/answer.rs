@@ -273,9 +273,9 @@ fn srv(port: &Port, target: &Target, addresses: &[IpAddr]) -> Srv {
 /// The clusters that may be chosen from. If the own cluster is offered, it is the only one, for both families: a client
 /// must not leave it because of another family.
 fn chosen_from(owner: &Owner) -> impl Iterator<Item = (&ClusterId, &Share)> {
-    let allowed =
-        |cluster: &ClusterId| owner.headless || owner.preferred.as_ref().is_none_or(|preferred| preferred == cluster);
-    owner.clusters.iter().filter(move |(cluster, share)| allowed(cluster) && !share.addresses.is_empty())
+    let is_allowed = |at: usize| owner.headless || owner.preferred.is_none_or(|preferred| preferred == at);
+    let allowed = owner.clusters.iter().enumerate().filter(move |(at, _)| is_allowed(*at));
+    allowed.map(|(_, offer)| offer).filter(|(_, share)| !share.addresses.is_empty())
 }
 
 /// The addresses of the family that may be answered. Headless: all, each once, another one first at each turn. Else those

@@ -130,8 +130,8 @@ impl Default for Services {
 pub(super) struct Owner {
     pub(super) key: ServiceKey,
     pub(super) headless: bool,
-    /// The own cluster, if it is offered.
-    pub(super) preferred: Option<ClusterId>,
+    /// Where the own cluster is among them, if it is offered.
+    pub(super) preferred: Option<usize>,
     /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
     pub(super) ports: Few<Port>,
     /// All exporting clusters. Those that are not offered have no addresses here.
@@ -325,8 +325,8 @@ impl Owner {
             (cluster.clone(), Share::of(&slices, headless, !lost(cluster)))
         };
         let clusters: FewBy<ClusterId, Share> = slices_of.into_iter().map(share).collect();
-        let preferred = clusters.get(local).is_some_and(|share| !share.addresses.is_empty()).then(|| local.clone());
-        let ports = import.offer.ports.iter().cloned().collect();
+        let preferred = clusters.iter().position(|(id, share)| id == local && !share.addresses.is_empty());
+        let ports = import.offer.ports.clone();
         Self { key: import.key.clone(), headless, preferred, ports, clusters }
     }
 
@@ -381,7 +381,7 @@ impl Share {
         let listening = slices.iter().filter(|slice| !headless || ready(slice));
         Self {
             addresses: addresses.into(),
-            ports: listening.flat_map(|slice| &slice.ports).cloned().collect(),
+            ports: union(listening.map(|slice| &slice.ports)),
             hosts: hosts.into_iter().map(|(name, endpoints)| (name, HostShare::of(&endpoints))).collect(),
         }
     }
@@ -393,6 +393,14 @@ impl HostShare {
             addresses: endpoints.iter().map(|(address, _)| *address).collect(),
             ports: endpoints.iter().flat_map(|(_, slice)| &slice.ports).cloned().collect(),
         }
+    }
+}
+
+/// The ports of all, shared where all have the same.
+fn union<'a>(all: impl Iterator<Item = &'a Few<Port>> + Clone) -> Few<Port> {
+    match all.clone().next() {
+        Some(first) if all.clone().all(|one| one == first) => first.clone(),
+        Some(_) | None => all.flatten().cloned().collect(),
     }
 }
 
