@@ -23,8 +23,10 @@ pub(crate) struct Trouble {
     /// When a node or a daemon came or went, or an act was about more than an API.
     last_beyond_apis: Option<Duration>,
     last_of_apis: Option<Duration>,
-    /// When no API was in trouble, up to the last act about one. Each is half open.
-    apis_calm: Vec<(Duration, Duration)>,
+    /// When nothing was broken and nothing happened, up to the last time that something did. Each is half open.
+    calm: Vec<(Duration, Duration)>,
+    /// Since when nothing has been broken and nothing has happened, if nothing is.
+    calm_since: Option<Duration>,
     emptied: BTreeMap<ApiRef, Duration>,
 }
 
@@ -40,7 +42,8 @@ impl Trouble {
             last: Duration::ZERO,
             last_beyond_apis: None,
             last_of_apis: None,
-            apis_calm: Vec::new(),
+            calm: Vec::new(),
+            calm_since: Some(Duration::ZERO),
             emptied: BTreeMap::new(),
         }
     }
@@ -50,6 +53,7 @@ impl Trouble {
         self.advance(fact.at);
         match (&fact.what, &fact.place) {
             (What::Power(on), Place::Node(cluster, node)) => {
+                self.stir(fact.at);
                 self.dead.retain(|(c, n, _)| (c, n) != (cluster, node));
                 let key = (cluster.clone(), node.clone());
                 if *on {
@@ -58,8 +62,10 @@ impl Trouble {
                     self.off.insert(key);
                 }
                 self.last_beyond_apis = Some(fact.at);
+                self.rest(fact.at);
             }
             (What::Process(runs), Place::Daemon(cluster, node, daemon)) => {
+                self.stir(fact.at);
                 let key = (cluster.clone(), node.clone(), *daemon);
                 if *runs {
                     self.dead.remove(&key);
@@ -67,6 +73,7 @@ impl Trouble {
                     self.dead.insert(key);
                 }
                 self.last_beyond_apis = Some(fact.at);
+                self.rest(fact.at);
             }
             _ => {}
         }
@@ -75,7 +82,9 @@ impl Trouble {
     /// Takes note of the acts until then.
     pub(crate) fn advance(&mut self, now: Duration) {
         while let Some(act) = self.coming.pop_front_if(|act| act.at <= now) {
+            self.stir(act.at);
             self.act(&act);
+            self.rest(act.at);
         }
     }
 
@@ -94,11 +103,21 @@ impl Trouble {
         self.apis_in_force() || self.last_of_apis.is_some_and(|last| now.saturating_sub(last) <= within)
     }
 
-    /// Whether for so long without a break, at some time from `from` to `to`, no API was in trouble.
-    pub(crate) fn apis_were_calm(&self, from: Duration, to: Duration, long: Duration) -> bool {
-        let now = (!self.apis_in_force()).then(|| (self.last_of_apis.unwrap_or_default(), Duration::MAX));
-        let spans = self.apis_calm.iter().copied().chain(now);
-        spans.into_iter().any(|(begin, end)| begin.max(from) + long <= end.min(to))
+    /// Whether for so long without a break, at some time from `from` to `to`, nothing was broken and nothing happened.
+    pub(crate) fn was_calm(&self, from: Duration, to: Duration, long: Duration) -> bool {
+        let now = self.calm_since.map(|since| (since, Duration::MAX));
+        let mut spans = self.calm.iter().copied().chain(now);
+        spans.any(|(begin, end)| begin.max(from) + long <= end.min(to))
+    }
+
+    /// Something happens.
+    fn stir(&mut self, at: Duration) {
+        self.calm.extend(self.calm_since.take().map(|since| (since, at)));
+    }
+
+    /// It has happened.
+    fn rest(&mut self, at: Duration) {
+        self.calm_since = (!self.in_force()).then_some(at);
     }
 
     /// Whether anything but APIs is, or was within `within`, in trouble.
@@ -173,11 +192,7 @@ impl Trouble {
         self.last_beyond_apis = Some(at);
     }
 
-    /// Before it changes anything.
     fn of_apis(&mut self, at: Duration) {
-        if !self.apis_in_force() {
-            self.apis_calm.push((self.last_of_apis.unwrap_or_default(), at));
-        }
         self.last = self.last.max(at);
         self.last_of_apis = Some(at);
     }
@@ -293,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn calm_of_apis_is_what_lies_between_their_troubles() {
+    fn calm_is_what_lies_between_troubles() {
         let api = |at, fault| act(at, Verb::Api(ApiRef::Broker, fault));
         let heal = Verb::Heal { from: Side::Cluster(cluster("west")), to: Side::Api(ApiRef::Broker) };
         let timeline = vec![
@@ -304,10 +319,10 @@ mod tests {
             api(36, ApiFault::Slow(secs(1))),
             api(40, ApiFault::Healthy),
         ];
-        let calm = |from, to| after(timeline.clone(), &[], to).apis_were_calm(secs(from), secs(to), secs(8));
+        let calm = |from, to| after(timeline.clone(), &[], to).was_calm(secs(from), secs(to), secs(8));
         assert!(!calm(0, 4) && !calm(0, 20) && !calm(0, 27));
         assert!(calm(0, 28) && calm(20, 30) && !calm(21, 47) && calm(21, 48) && !calm(41, 48));
-        assert!(after(vec![], &[], 8).apis_were_calm(secs(0), secs(8), secs(8)));
+        assert!(after(vec![], &[], 8).was_calm(secs(0), secs(8), secs(8)));
     }
 
     #[test]

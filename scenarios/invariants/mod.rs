@@ -111,9 +111,9 @@ pub fn watch_all(invariant: &mut dyn Invariant, facts: &[Fact], ended: Duration)
     seen
 }
 
-/// Whether the service was exported before, and that this ended may only now be noticed: since it is exported anew, no
-/// API but was in trouble before the delete of the former export must have passed through all of them. Then what its end
-/// takes away may go for a moment, since deletes are carried out one after the other, in the order in which they come.
+/// Whether the service was exported before, and that this ended, or that it is exported anew, may only now be noticed: since
+/// then there was no time in which all worked and both must have passed through all APIs and daemons. Then what its end
+/// takes away may go for a while, since deletes are carried out one after the other, in the order in which they come.
 fn end_may_come_late(
     exports: &Exports,
     trouble: &Trouble,
@@ -122,7 +122,7 @@ fn end_may_come_late(
 ) -> bool {
     let Some(since) = exports.since(cluster, key, at) else { return false };
     let Some(before) = since.checked_sub(Duration::from_nanos(1)) else { return false };
-    exports.within(cluster, key, Duration::ZERO, before) && !trouble.apis_were_calm(since, at, CONVERGED_WITHIN)
+    exports.within(cluster, key, Duration::ZERO, before) && !trouble.was_calm(since, at, CONVERGED_WITHIN)
 }
 
 impl Seen {
