@@ -16,6 +16,8 @@ pub type Owner = (ClusterId, ServiceKey);
 pub struct AddressBook {
     /// The cluster IPs of a service, and from when on they were these. A cluster that is built anew has others.
     services: BTreeMap<Owner, Vec<(Duration, BTreeSet<IpAddr>)>>,
+    /// The addresses of all pods that a service without a cluster IP ever had.
+    pods: BTreeMap<Owner, BTreeSet<IpAddr>>,
     told: BTreeMap<Owner, BTreeSet<IpAddr>>,
 }
 
@@ -42,6 +44,11 @@ impl AddressBook {
                     known.push((fact.at, addresses));
                 }
             }
+            (Object::EndpointSlice(slice), Place::Api(ApiRef::Cluster(cluster))) => {
+                let key = ServiceKey { namespace: slice.namespace.clone(), name: slice.service.clone() };
+                let addresses = slice.backends.iter().map(|backend| backend.address);
+                self.pods.entry((cluster.clone(), key)).or_default().extend(addresses);
+            }
             (Object::SourceSlice(slice), _) => {
                 let owner = (slice.cluster.clone(), slice.key.clone());
                 let addresses = slice.endpoints.iter().map(|endpoint| endpoint.address);
@@ -55,6 +62,9 @@ impl AddressBook {
     #[must_use]
     pub fn of_service(&self, owner: &Owner, from: Duration, to: Duration) -> BTreeSet<IpAddr> {
         let Some(known) = self.services.get(owner) else { return self.told.get(owner).cloned().unwrap_or_default() };
+        if known.iter().all(|(_, addresses)| addresses.is_empty()) {
+            return self.pods.get(owner).cloned().unwrap_or_default();
+        }
         let ends = known.iter().skip(1).map(|(since, _)| *since).chain([Duration::MAX]);
         let then = known.iter().zip(ends).filter(|((since, _), end)| *since <= to && from < *end);
         then.flat_map(|((_, addresses), _)| addresses).copied().collect()

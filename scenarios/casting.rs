@@ -72,6 +72,7 @@ impl<'a> Casting<'a> {
             Verb::ClockRate(at, rate) => self.node(at).map(|(cluster, node)| Fault::ClockRate(cluster, node, *rate))?,
             Verb::Unready(cluster, service) => Fault::Unready(cluster.clone(), service.clone()),
             Verb::Ready(cluster, service) => Fault::Ready(cluster.clone(), service.clone()),
+            Verb::Reslice(cluster, service) => Fault::Reslice(cluster.clone(), service.clone()),
         })
     }
 

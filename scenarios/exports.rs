@@ -55,7 +55,8 @@ impl Exports {
                 | Verb::ChangeAddress(_)
                 | Verb::Join(_)
                 | Verb::Leave(_)
-                | Verb::Rebuild(_) => {}
+                | Verb::Rebuild(_)
+                | Verb::Reslice(..) => {}
                 Verb::Unready(cluster, key) => {
                     let spans = unready.entry((cluster.clone(), key.clone())).or_default();
                     if spans.last().is_none_or(|(_, to)| *to != Duration::MAX) {

@@ -122,6 +122,7 @@ pub fn scenario(timeline: Vec<Act>, expect: Vec<Expectation>) -> Scenario {
             pods: 2,
             ports: vec![(80, Protocol::Tcp)],
             exported: true,
+            headless: false,
         }],
         timeline,
         expect,
@@ -406,7 +407,8 @@ impl Stage for Rehearsal {
             | Fault::ChangeAddress(_)
             | Fault::Join(_)
             | Fault::Leave(_)
-            | Fault::Rebuild(_) => return Ok(String::new()),
+            | Fault::Rebuild(_)
+            | Fault::Reslice(..) => return Ok(String::new()),
         };
         for (here, what) in &follows {
             self.add(Fact { at: self.now, place: here.clone(), what: what.clone() });

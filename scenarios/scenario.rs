@@ -141,6 +141,8 @@ pub struct Workload {
     pub ports: Vec<(u16, Protocol)>,
     /// Exported from the start.
     pub exported: bool,
+    /// It has no cluster IP: its name gives the addresses of its pods.
+    pub headless: bool,
 }
 
 /// A node, by name or by what it does at that moment.
@@ -227,6 +229,8 @@ pub enum Verb {
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.
     Ready(ClusterId, ServiceKey),
+    /// Pods of the service move to another EndpointSlice, and back: for a while they are in two.
+    Reslice(ClusterId, ServiceKey),
 }
 
 /// A cluster of which nothing but name, site and workloads is as before: another cluster under its name, with other ranges.

@@ -94,6 +94,8 @@ pub enum Fault {
     Unready(ClusterId, ServiceKey),
     /// They are ready again, as far as their nodes are.
     Ready(ClusterId, ServiceKey),
+    /// Half of its pods are in a second EndpointSlice for some seconds, and are called not ready in the first.
+    Reslice(ClusterId, ServiceKey),
 }
 
 /// How an API server behaves.

@@ -251,7 +251,7 @@ impl Trouble {
                 self.beyond_apis(*at);
             }
             // Not a fault, but things move.
-            Verb::Export(..) | Verb::Unexport(..) | Verb::Ready(..) | Verb::Unready(..) => {
+            Verb::Export(..) | Verb::Unexport(..) | Verb::Ready(..) | Verb::Unready(..) | Verb::Reslice(..) => {
                 self.last = self.last.max(*at)
             }
             // Clocks may be off: nothing is excused by them.

@@ -137,6 +137,7 @@ pub fn verb(verb: &Verb) -> String {
         Verb::ClockRate(at, how) => format!("the clocks of {} run {}", node(at), rate(*how)),
         Verb::Unready(cluster, service) => format!("pods of {service} in {cluster} not ready"),
         Verb::Ready(cluster, service) => format!("pods of {service} in {cluster} ready"),
+        Verb::Reslice(cluster, service) => format!("pods of {service} in {cluster} move between slices"),
     }
 }
 

@@ -65,6 +65,7 @@ pub(super) const WORKLOAD: Mapping = Mapping {
         may("pods", Form::One(Kind::Count)),
         need("ports", Form::Some(&Form::One(Kind::Port))),
         may("exported", Form::One(Kind::Flag)),
+        may("headless", Form::One(Kind::Flag)),
     ],
 };
 
@@ -331,8 +332,10 @@ fn workload(node: &Node, names: &Names, report: &mut Report) -> Option<Workload>
     let ports = fields.get("ports").and_then(|node| ports(node, report));
     let pods = fields.get("pods").map_or(Some(1), |node| pod_count(node, report));
     let exported = fields.get("exported").map_or(Some(false), |node| flag(node, report));
+    let headless = fields.get("headless").map_or(Some(false), |node| flag(node, report));
     let service = ServiceKey { namespace: namespace?, name: service? };
-    Some(Workload { service, cluster: cluster?, pods: pods?, ports: ports?, exported: exported? })
+    let (exported, headless) = (exported?, headless?);
+    Some(Workload { service, cluster: cluster?, pods: pods?, ports: ports?, exported, headless })
 }
 
 fn pod_count(node: &Node, report: &mut Report) -> Option<u32> {

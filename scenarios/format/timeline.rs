@@ -37,6 +37,7 @@ pub(super) const VERBS: Choice = Choice {
         need("unexport", Form::One(Kind::Service)),
         need("ready", Form::One(Kind::Service)),
         need("unready", Form::One(Kind::Service)),
+        need("reslice", Form::One(Kind::Service)),
         need("clock_skew", Form::Map(&CLOCK_SKEW)),
         need("clock_rate", Form::Map(&CLOCK_RATE)),
         need("nat_remap", Form::One(Kind::Cluster)),
@@ -100,6 +101,7 @@ impl Before {
             | Verb::Unexport(..)
             | Verb::Ready(..)
             | Verb::Unready(..)
+            | Verb::Reslice(..)
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
@@ -204,6 +206,7 @@ fn verb(node: &Node, names: &Names, before: &Before, report: &mut Report) -> Opt
             clock(object, &CLOCK_RATE, &some_node, rate, report).map(|(node, rate)| Verb::ClockRate(node, rate))
         }
         "ready" => names.service(object, report).map(|(cluster, key)| Verb::Ready(cluster, key)),
+        "reslice" => names.service(object, report).map(|(cluster, key)| Verb::Reslice(cluster, key)),
         "unready" => names.service(object, report).map(|(cluster, key)| Verb::Unready(cluster, key)),
         _ => None,
     }

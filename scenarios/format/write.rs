@@ -196,7 +196,7 @@ fn share(millionths: u32) -> String {
     format!("{}{point}{fraction}%", millionths / 10_000)
 }
 
-fn workload(Workload { service, cluster, pods, ports, exported }: &Workload) -> String {
+fn workload(Workload { service, cluster, pods, ports, exported, headless }: &Workload) -> String {
     let (name, namespace) = (word(service.name.as_str()), word(service.namespace.as_str()));
     let mut text = format!("service: {name}, namespace: {namespace}, cluster: {}", word(cluster.as_str()));
     if *pods != 1 {
@@ -206,6 +206,9 @@ fn workload(Workload { service, cluster, pods, ports, exported }: &Workload) -> 
     let _ = write!(text, ", ports: [{}]", ports.join(", "));
     if *exported {
         text.push_str(", exported: true");
+    }
+    if *headless {
+        text.push_str(", headless: true");
     }
     text
 }
@@ -256,6 +259,7 @@ fn verb(verb: &Verb) -> String {
         }
         Verb::Unready(cluster, service) => format!("unready: {cluster}/{service}"),
         Verb::Ready(cluster, service) => format!("ready: {cluster}/{service}"),
+        Verb::Reslice(cluster, service) => format!("reslice: {cluster}/{service}"),
     }
 }
 

@@ -100,7 +100,11 @@ impl Broken {
                 self.exported.len() < before
             }
             // Nothing is broken by them.
-            Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => true,
+            Verb::ClockSkew(..)
+            | Verb::ClockRate(..)
+            | Verb::NatRemap(_)
+            | Verb::ChangeAddress(_)
+            | Verb::Reslice(..) => true,
             Verb::Join(cluster) => {
                 self.cured(|cure| cure == verb);
                 self.apart.remove(cluster)

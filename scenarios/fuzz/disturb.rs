@@ -1,5 +1,5 @@
 //! What is wrong in a drawn world and needs no repair: clocks that are off, a NAT box that changes its mind, a cluster that
-//! leaves and joins again, and an API that is restored from a backup.
+//! leaves and joins again, an API that is restored from a backup, and pods that move between slices.
 //!
 //! Each is drawn from a stream of chance of its own, after all else: so the rest of a seed's scenario stays what it was.
 
@@ -34,6 +34,7 @@ pub(super) fn disturb(scenario: &mut Scenario, seed: u64, without: &[String]) {
     }
     come_and_go(scenario, last, seed);
     restore(scenario, last, seed);
+    reslice(scenario, last, seed);
     scenario.timeline.retain(|act| !without.iter().any(|word| is_called(&act.verb, word)));
     scenario.timeline.sort_by_key(|act| act.at);
 }
@@ -57,6 +58,26 @@ fn restore(scenario: &mut Scenario, last: u64, seed: u64) {
         let verbs = [ApiFault::BackedUp, ApiFault::Restored].map(|fault| Verb::Api(api.clone(), fault));
         pair(scenario, verbs, last, &mut dice);
     }
+}
+
+/// A service without a cluster IP, whose pods move between slices.
+fn reslice(scenario: &mut Scenario, last: u64, seed: u64) {
+    let mut dice = Dice(Rng::stream(seed, "fuzz, endpoints"));
+    let services = scenario.workloads.iter().map(|workload| workload.service.clone()).collect::<Vec<_>>();
+    if !dice.one_in(5) {
+        return;
+    }
+    let service = dice.pick(&services);
+    let homes = scenario.workloads.iter_mut().filter(|workload| workload.service == service).collect::<Vec<_>>();
+    // Where several clusters have it, its name gives the pods of all of them, of which no expectation speaks.
+    let headless = homes.len() == 1 && dice.one_in(2);
+    let mut acts = Vec::new();
+    for workload in homes {
+        workload.headless = headless;
+        let at = dice.millis(500, last.max(500));
+        acts.push(Act { at, verb: Verb::Reslice(workload.cluster.clone(), service.clone()) });
+    }
+    scenario.timeline.extend(acts);
 }
 
 /// Two acts that belong together, the second some time after the first.

@@ -197,6 +197,7 @@ fn workloads(ids: &[ClusterId], dice: &mut Dice) -> Vec<Workload> {
             pods: u32::try_from(dice.from(1, 3)).unwrap_or(1),
             ports: ports.clone(),
             exported: !dice.one_in(6),
+            headless: false,
         }));
     }
     workloads
@@ -287,6 +288,7 @@ impl World<'_> {
             Verb::Api(api, _) => Verb::Api(api.clone(), ApiFault::Healthy),
             Verb::Unexport(cluster, key) => Verb::Export(cluster.clone(), key.clone()),
             Verb::Unready(cluster, key) => Verb::Ready(cluster.clone(), key.clone()),
+            Verb::Reslice(..) => return None,
             Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) | Verb::Ready(..) => {
                 return None;
             }

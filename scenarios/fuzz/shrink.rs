@@ -148,7 +148,8 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
         Verb::Export(cluster, key)
         | Verb::Unexport(cluster, key)
         | Verb::Ready(cluster, key)
-        | Verb::Unready(cluster, key) => offers(cluster, key),
+        | Verb::Unready(cluster, key)
+        | Verb::Reslice(cluster, key) => offers(cluster, key),
     });
     let broken = effective(scenario);
     let named = |name: &str| named_by(name, &workloads).is_some();
@@ -336,7 +337,8 @@ fn plainer_verbs(scenario: &Scenario) -> Vec<Scenario> {
             | Verb::ChangeAddress(_)
             | Verb::Join(_)
             | Verb::Leave(_)
-            | Verb::Rebuild(_) => {}
+            | Verb::Rebuild(_)
+            | Verb::Reslice(..) => {}
         }
     }
     plainer
@@ -362,7 +364,8 @@ fn cure_of(verb: &Verb) -> Option<Verb> {
         | Verb::ChangeAddress(_)
         | Verb::Join(_)
         | Verb::Leave(_)
-        | Verb::Rebuild(_) => None,
+        | Verb::Rebuild(_)
+        | Verb::Reslice(..) => None,
     }
 }
 

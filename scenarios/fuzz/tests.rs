@@ -103,7 +103,7 @@ fn is_fault(verb: &Verb) -> bool {
         Verb::PowerOn(_) | Verb::Start(..) | Verb::Heal { .. } | Verb::Export(..) | Verb::Ready(..) => false,
         Verb::Leave(_) => true,
         Verb::ClockSkew(..) | Verb::ClockRate(..) | Verb::NatRemap(_) | Verb::ChangeAddress(_) => false,
-        Verb::Join(_) | Verb::Rebuild(_) => false,
+        Verb::Join(_) | Verb::Rebuild(_) | Verb::Reslice(..) => false,
     }
 }
 
@@ -131,7 +131,8 @@ fn has_the_conjunction(scenario: &Scenario) -> bool {
             | Verb::ChangeAddress(_)
             | Verb::Join(_)
             | Verb::Leave(_)
-            | Verb::Rebuild(_) => {}
+            | Verb::Rebuild(_)
+            | Verb::Reslice(..) => {}
         }
     }
     false

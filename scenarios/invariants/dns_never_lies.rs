@@ -90,7 +90,8 @@ impl Invariant for DnsNeverLies {
         let text = match outcome {
             Outcome::Resolved { rcode, .. } if rcode == "NXDOMAIN" => self.denied(&question),
             Outcome::Resolved { addresses, .. } => {
-                addresses.iter().find_map(|address| self.answered(&question, *address))
+                let lie = addresses.iter().find_map(|address| self.answered(&question, *address));
+                lie.or_else(|| twice(&question, addresses))
             }
             Outcome::Fetched { address, .. } => self.answered(&question, *address),
             Outcome::Failed { .. } => None,
@@ -181,6 +182,13 @@ impl DnsNeverLies {
         })
     }
 
+    /// Whether the name is to be known whatever became of pods: without a ready one a headless service has no name
+    /// (`spec/mcs-dns.md` 3.2).
+    fn must_have_pods(&self, cluster: &ClusterId, key: &ServiceKey, at: Duration) -> bool {
+        let headless = self.workloads.iter().any(|w| w.headless && w.cluster == *cluster && w.service == *key);
+        !headless || self.exports.is_ready(cluster, key, at) && self.trouble.calm_for(at) >= CONVERGED_WITHIN
+    }
+
     /// Says why NXDOMAIN is a lie, if it is.
     fn denied(&self, question: &Question<'_>) -> Option<String> {
         let Question { asking, name, key, of, began, answered } = question;
@@ -188,7 +196,9 @@ impl DnsNeverLies {
         let member_since = self.membership.since(asking, *began)?;
         let named = |cluster: &&ClusterId| {
             let meant = of.as_ref().is_none_or(|of| of == *cluster);
-            meant && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), *began)
+            meant
+                && self.must_have_pods(cluster, key, *began)
+                && !end_may_come_late(&self.exports, &self.trouble, (cluster, key), *began)
         };
         let exporters = || {
             let since = |cluster| Some((cluster, self.exports.since(cluster, key, *began)?.max(member_since)));
@@ -240,6 +250,12 @@ impl DnsNeverLies {
             format!("{asking} was told {address} for {name}, and its path there is lost since {}", seconds(*since))
         })
     }
+}
+
+/// Says which address the answer holds twice, if it does (B58). Worlds give them sorted.
+fn twice(question: &Question<'_>, addresses: &[IpAddr]) -> Option<String> {
+    let twice = addresses.windows(2).find_map(|pair| (pair.first() == pair.last()).then(|| pair.first()).flatten())?;
+    Some(format!("{} was told {twice} twice for {}", question.asking, question.name))
 }
 
 fn fact_key(import: &tombolo_core::model::Import) -> tombolo_core::model::Key {
@@ -330,6 +346,26 @@ mod tests {
             timeline.push(act(at, Verb::Api(ApiRef::Broker, fault)));
         }
         assert_eq!([31, 49, 51].map(|at| denied_at(at, &timeline)), [0, 0, 1]);
+    }
+
+    #[test]
+    fn an_address_that_is_given_twice_is_caught_b58() {
+        let mut facts = working();
+        facts.push(asked(10, "NOERROR", &[WEB_IP, WEB_IP]));
+        assert_eq!(watch(vec![], &facts), ["west was told 10.102.0.10 twice for web.shop.svc.clusterset.local"]);
+    }
+
+    #[test]
+    fn a_headless_name_may_go_with_its_pods_and_must_come_back_with_them() {
+        let mut headless = scenario(
+            vec![act(20, Verb::Unready(cluster("east"), web())), act(40, Verb::Ready(cluster("east"), web()))],
+            vec![resolves(When::Always, "NOERROR", vec![])],
+        );
+        let mut facts = working();
+        facts.extend([asked(30, "NXDOMAIN", &[]), asked(55, "NXDOMAIN", &[])]);
+        assert_eq!(broken(&mut DnsNeverLies::of(&headless), &facts, secs(60)).len(), 2);
+        headless.workloads[0].headless = true;
+        assert_eq!(broken(&mut DnsNeverLies::of(&headless), &facts, secs(60)).len(), 1);
     }
 
     #[test]

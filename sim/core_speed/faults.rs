@@ -2,7 +2,7 @@
 
 use super::flows::Payload;
 use super::{CoreSpeed, Event, ProcessId};
-use crate::world::{Clock, Fabric, Ground, HostId, Layout, Outsiders, export};
+use crate::world::{Clock, Fabric, Ground, HostId, Layout, Outsiders, RESLICE_TIME, export};
 use core::time::Duration;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
@@ -118,6 +118,15 @@ impl Ground for CoreSpeed {
         let new = self.lifecycles.set_ready(cluster, key, ready);
         if new {
             self.write_slices(cluster, |service| service.key == *key);
+        }
+        Ok(new)
+    }
+
+    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+        let new = self.lifecycles.set_moving(cluster, key, true);
+        if new {
+            self.write_slices(cluster, |service| service.key == *key);
+            self.later(RESLICE_TIME, Event::Resliced(cluster.clone(), key.clone()));
         }
         Ok(new)
     }

@@ -231,6 +231,7 @@ impl CoreSpeed {
         let cluster = &self.layout.host(host)?.node.as_ref()?.cluster;
         let named = |service: &&ServiceLayout| {
             service.cluster == *cluster
+                && !service.headless
                 && inside.split('.').eq([service.key.name.as_str(), service.key.namespace.as_str()])
         };
         Some(self.layout.services().iter().find(named).map(|service| service.cluster_ip))

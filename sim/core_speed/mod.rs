@@ -33,8 +33,8 @@ use queue::{Class, Queue};
 pub(crate) use roles::{MachineUser, use_machine};
 pub use roles::{Settings, Spawn, Start, real};
 use std::sync::Arc;
-use tombolo_core::base::Rng;
-use tombolo_core::model::{Api, Write};
+use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::model::{Api, ServiceKey, Write};
 use tombolo_core::network::LinkName;
 use tombolo_core::roles::RequestId;
 use tombolo_scenarios::{
@@ -69,6 +69,8 @@ enum Event {
     ProxySync(HostId),
     /// The cluster judges a node that was not heard, or is heard again.
     NodeDue(Judgement),
+    /// Pods that moved to another slice are back.
+    Resliced(ClusterId, ServiceKey),
     /// A probe's time is over.
     ProbeDue(ProbeId),
     /// A probe may have to say its last word again.
@@ -277,6 +279,7 @@ impl CoreSpeed {
             Event::WatchDue(client, watch) => self.watch_due(client, watch),
             Event::ProxySync(host) => self.proxy_due(host),
             Event::NodeDue(judgement) => self.node_due(judgement),
+            Event::Resliced(cluster, key) => self.resliced(&cluster, &key),
             Event::ProbeDue(id) => self.probe_due(id),
             Event::Repeat(id, tries) => self.repeat(id, tries),
         }

@@ -2,10 +2,10 @@
 //! node's service translation after them.
 
 use super::{CoreSpeed, Event};
-use crate::world::{HostId, Judgement, PROXY_LAG, PROXY_RETRY, ServiceLayout};
+use crate::world::{HostId, Judgement, PROXY_LAG, PROXY_RETRY, ServiceLayout, second_slice};
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::{Api, Object, Write};
+use tombolo_core::model::{Api, EndpointSlice, Key, Kind, Object, ServiceKey, Write};
 use tombolo_scenarios::{ApiRef, Host};
 
 impl CoreSpeed {
@@ -26,17 +26,40 @@ impl CoreSpeed {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            let slice = Object::from(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
-            let version =
-                self.apis.get(api).and_then(|api| api.get(Api::Local, &slice.key())).map(|(_, version)| version);
-            if let Some(version) = version {
-                self.write_as_world(api, Write::Replace(slice, version));
+            let [first, second] = self.lifecycles.slices(&layout, service);
+            first.into_iter().for_each(|first| self.put_slice(api, first));
+            match second {
+                Some(second) => self.put_slice(api, second),
+                None => self.delete_slice(api, service),
             }
         }
         for (host, _) in layout.nodes_of(cluster) {
             let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
             self.later(lag, Event::ProxySync(host));
         }
+    }
+
+    fn put_slice(&mut self, api: usize, slice: EndpointSlice) {
+        let slice = Object::from(slice);
+        let there = self.apis.get(api).and_then(|api| api.get(Api::Local, &slice.key())).map(|(_, version)| version);
+        let write =
+            there.map_or_else(|| Write::Create(slice.clone()), |version| Write::Replace(slice.clone(), version));
+        self.write_as_world(api, write);
+    }
+
+    /// Deletes the slice to which pods of a service had moved, if it is there.
+    fn delete_slice(&mut self, api: usize, service: &ServiceLayout) {
+        let key = Key::new(Kind::EndpointSlice, &service.key.namespace, second_slice(service));
+        let there = self.apis.get(api).and_then(|api| api.get(Api::Local, &key)).map(|(_, version)| version);
+        if let Some(version) = there {
+            self.write_as_world(api, Write::Delete(key, version));
+        }
+    }
+
+    /// Pods that moved to another slice are back.
+    pub(super) fn resliced(&mut self, cluster: &ClusterId, key: &ServiceKey) {
+        self.lifecycles.set_moving(cluster, key, false);
+        self.write_slices(cluster, |service| service.key == *key);
     }
 
     /// kube-proxy of a node takes over what its API says, or tries again later.

@@ -4,8 +4,8 @@ use super::apis::CLUSTER;
 use super::sockets::{Cargo, StackId};
 use super::{Due, FullSpeed};
 use crate::world::{
-    Clock, Fabric, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, START, ServiceLayout, export,
-    place,
+    Clock, Fabric, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, START,
+    ServiceLayout, export, place, second_slice,
 };
 use core::time::Duration;
 use std::sync::Arc;
@@ -135,6 +135,15 @@ impl Ground for FullSpeed {
         Ok(new)
     }
 
+    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+        let new = self.lifecycles.set_moving(cluster, key, true);
+        if new {
+            self.write_slices(cluster, |service| service.key == *key)?;
+            self.later(RESLICE_TIME, Due::Resliced(cluster.clone(), key.clone()));
+        }
+        Ok(new)
+    }
+
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
         let called = resource(tombolo_core::model::Kind::ServiceExport);
@@ -198,14 +207,39 @@ impl FullSpeed {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            let slice = Object::from(layout.slice(service, |host| self.lifecycles.is_ready(service, host)));
-            self.put(api, cluster, &slice)?;
+            let [first, second] = self.lifecycles.slices(&layout, service);
+            let is_back = second.is_none();
+            for slice in [first, second].into_iter().flatten() {
+                self.put(api, cluster, &Object::from(slice))?;
+            }
+            if is_back {
+                self.delete_second_slice(api, service)?;
+            }
         }
         for (host, _) in layout.nodes_of(cluster) {
             let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
             self.later(lag, Due::ProxySync(host));
         }
         Ok(())
+    }
+
+    /// Deletes the slice to which pods of a service had moved, if it is there.
+    fn delete_second_slice(&self, number: usize, service: &ServiceLayout) -> Result<(), StageError> {
+        let called = resource(tombolo_core::model::Kind::EndpointSlice);
+        let (namespace, name) = (service.key.namespace.as_str(), second_slice(service));
+        let Some(api) = self.apis.get(number) else { return Ok(()) };
+        if api.server.get(&called.group, &called.plural, namespace, &name).is_none() {
+            return Ok(());
+        }
+        self.stir(StackId(api.host.0));
+        let deleted = api.server.delete(CLUSTER, &called.group, &called.plural, namespace, &name);
+        deleted.map_err(|failure| StageError::Broken(failure.to_string()))
+    }
+
+    /// Pods that moved to another slice are back.
+    pub(super) fn resliced(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<(), StageError> {
+        self.lifecycles.set_moving(cluster, key, false);
+        self.write_slices(cluster, |service| service.key == *key)
     }
 
     /// kube-proxy of a node takes over what its API says, or tries again later.

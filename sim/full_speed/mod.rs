@@ -51,7 +51,8 @@ use sockets::{Cargo, Sockets, StackId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use tombolo_core::base::Rng;
+use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::model::ServiceKey;
 use tombolo_scenarios::{Ability, Broker, Daemon, Fact, Fault, Links, Probe, ProbeId, Scenario, Stage, StageError};
 
 pub use sockets::Occupied;
@@ -86,7 +87,7 @@ impl From<std::io::Error> for FullSpeedError {
 }
 
 /// What the world itself is to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Due {
     /// A daemon comes up, if the host still has the power it had then.
     Start(DaemonId, u64),
@@ -98,6 +99,8 @@ enum Due {
     ProxySync(HostId),
     /// The cluster judges a node.
     Judge(Judgement),
+    /// Pods that moved to another slice are back.
+    Resliced(ClusterId, ServiceKey),
     /// The pods of a node come up, if it still has the power it had then.
     Pods(HostId, u64),
 }
@@ -267,6 +270,10 @@ impl FullSpeed {
             Due::Judge(judgement) => {
                 let judged = self.judge(judgement);
                 self.heed(judged);
+            }
+            Due::Resliced(cluster, key) => {
+                let resliced = self.resliced(&cluster, &key);
+                self.heed(resliced);
             }
             Due::Pods(host, power_up) => {
                 if self.power_ups.get(host.0) == Some(&power_up) && self.fabric.has_power(host) {

@@ -139,6 +139,7 @@ impl FullSpeed {
         let cluster = &self.layout.host(node)?.node.as_ref()?.cluster;
         let named = |service: &&ServiceLayout| {
             service.cluster == *cluster
+                && !service.headless
                 && inside.split('.').eq([service.key.name.as_str(), service.key.namespace.as_str()])
         };
         Some(self.layout.services().iter().find(named).map(|service| service.cluster_ip))

@@ -57,7 +57,8 @@ impl Planted {
             | Fault::ChangeAddress(_)
             | Fault::Join(_)
             | Fault::Leave(_)
-            | Fault::Rebuild(_) => {}
+            | Fault::Rebuild(_)
+            | Fault::Reslice(..) => {}
         }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) trait Ground {
     /// Lets the cluster count all pods of a service as not ready, or as ready where their nodes are; false if it does so
     /// already.
     fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError>;
+    /// Lets pods of a service move to another slice, and some time later back; false if they do already.
+    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Deletes an export; false if it is not there.
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Changes the clocks of a node, with the time that it is: all its daemons go by the new ones.
@@ -72,6 +74,10 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
         }
         Fault::Unready(cluster, key) => ready(ground, cluster, key, false),
         Fault::Ready(cluster, key) => ready(ground, cluster, key, true),
+        Fault::Reslice(cluster, key) => {
+            let already = if ground.reslice(cluster, key)? { "" } else { " already" };
+            Ok(format!("pods of {key} in {cluster} move between slices{already}"))
+        }
         Fault::NatRemap(cluster) => {
             let site = site_with_nat(ground, cluster)?;
             ground.fabric().forget_mappings(site);

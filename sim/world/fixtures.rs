@@ -41,6 +41,7 @@ pub(crate) fn two_clusters() -> Scenario {
             pods: 3,
             ports: vec![(80, Protocol::Tcp)],
             exported: true,
+            headless: false,
         }],
         timeline: Vec::new(),
         expect: Vec::new(),

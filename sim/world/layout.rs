@@ -94,6 +94,8 @@ pub struct ServiceLayout {
     pub pods: Vec<Pod>,
     /// Exported from the start.
     pub exported: bool,
+    /// Its cluster IP is nobody's.
+    pub headless: bool,
 }
 
 /// Why a scenario does not fit into the world's address plan.
@@ -288,7 +290,8 @@ impl Layout {
             return Err(LayoutError::NoClusterIp { cluster, range: *range, service });
         };
         let ports = workload.ports.clone();
-        Ok(ServiceLayout { key: service, cluster, cluster_ip, ports, pods, exported: workload.exported })
+        let Workload { exported, headless, .. } = *workload;
+        Ok(ServiceLayout { key: service, cluster, cluster_ip, ports, pods, exported, headless })
     }
 
     /// All hosts, by number.

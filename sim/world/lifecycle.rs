@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::ServiceKey;
+use tombolo_core::model::{EndpointSlice, ServiceKey};
 use tombolo_scenarios::{ApiRef, Host};
 
 /// A silent node is given up after this (`--node-monitor-grace-period`).
@@ -18,6 +18,8 @@ const RECOVERY: Duration = Duration::from_secs(2);
 pub(crate) const PROXY_LAG: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 /// kube-proxy tries again to reach its API after this.
 pub(crate) const PROXY_RETRY: Duration = Duration::from_secs(1);
+/// For so long a pod that moves between slices is in both.
+pub(crate) const RESLICE_TIME: Duration = Duration::from_secs(3);
 
 /// What a cluster thinks of one of its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +44,20 @@ pub(crate) struct Lifecycles {
     nodes: Vec<Lifecycle>,
     /// Services whose pods say themselves that they are not ready.
     unready: BTreeSet<(ClusterId, ServiceKey)>,
+    /// Services of which some pods are moving to another slice.
+    moving: BTreeSet<(ClusterId, ServiceKey)>,
+}
+
+/// Name of the slice to which pods of a service move.
+pub(crate) fn second_slice(service: &ServiceLayout) -> String {
+    format!("{}-1", service.key.name)
 }
 
 impl Lifecycles {
     /// All heard, all ready.
     pub(crate) fn new(layout: &Layout) -> Self {
         let node = Lifecycle { heard: true, ready: true, generation: 0 };
-        Self { nodes: vec![node; layout.hosts().len()], unready: BTreeSet::new() }
+        Self { nodes: vec![node; layout.hosts().len()], unready: BTreeSet::new(), moving: BTreeSet::new() }
     }
 
     /// Something changed that decides whether nodes are heard. Gives what is to be judged later.
@@ -88,11 +97,30 @@ impl Lifecycles {
         if ready { self.unready.remove(&service) } else { self.unready.insert(service) }
     }
 
+    /// Pods of a service move to another slice, or are back. False if it was so before.
+    pub(crate) fn set_moving(&mut self, cluster: &ClusterId, key: &ServiceKey, moving: bool) -> bool {
+        let service = (cluster.clone(), key.clone());
+        if moving { self.moving.insert(service) } else { self.moving.remove(&service) }
+    }
+
+    /// The slices of a service, as its cluster has them now. While pods move, every second one is in two, and called not
+    /// ready where it comes from.
+    pub(crate) fn slices(&self, layout: &Layout, service: &ServiceLayout) -> [Option<EndpointSlice>; 2] {
+        let mut first = layout.slice(service, |host| self.is_ready(service, host));
+        if !self.moving.contains(&(service.cluster.clone(), service.key.clone())) {
+            return [Some(first), None];
+        }
+        let moving = first.backends.iter().step_by(2).cloned().collect();
+        let second = EndpointSlice { name: second_slice(service), backends: moving, ..first.clone() };
+        first.backends.iter_mut().step_by(2).for_each(|backend| backend.ready = false);
+        [Some(first), Some(second)]
+    }
+
     /// What the service translation of a node should be: the ready pods of each service of its cluster.
     pub(crate) fn services(&self, layout: &Layout, host: HostId) -> BTreeMap<Door, Vec<(IpAddr, u16)>> {
         let mut services = BTreeMap::new();
         let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return services };
-        for service in layout.services().iter().filter(|service| service.cluster == node.cluster) {
+        for service in layout.services().iter().filter(|s| s.cluster == node.cluster && !s.headless) {
             let ready = service.pods.iter().filter(|pod| self.is_ready(service, pod.node));
             let pods: Vec<IpAddr> = ready.map(|pod| pod.address).collect();
             for (port, protocol) in &service.ports {

@@ -31,7 +31,7 @@ pub(crate) use clock::Clock;
 pub use fabric::{Fabric, Loss, Outcome};
 pub use kernel::Kernel;
 pub use layout::{HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, ServiceLayout};
-pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY};
+pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, second_slice};
 pub(crate) use nat::{LOOKUP_TIME, opened, sealed};
 pub use objects::{START, export};
 pub(crate) use outsiders::Outsiders;

@@ -41,8 +41,8 @@ impl Layout {
         let port = |port: Port| ServicePort { target: TargetPort::Number(port.port), port };
         Service {
             key: service.key.clone(),
-            service_type: ServiceType::ClusterIp,
-            cluster_ips: vec![service.cluster_ip],
+            service_type: if service.headless { ServiceType::Headless } else { ServiceType::ClusterIp },
+            cluster_ips: Some(service.cluster_ip).filter(|_| !service.headless).into_iter().collect(),
             families: vec![Family::of(service.cluster_ip)],
             ports: ports(service).map(port).collect(),
             affinity: SessionAffinity::None,

@@ -123,6 +123,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         })),
         Just(Verb::Unready(cluster("null"), null())),
         Just(Verb::Ready(cluster("east"), web())),
+        Just(Verb::Reslice(cluster("east"), web())),
     ]
 }
 
@@ -193,7 +194,7 @@ clusters:
   'null': { pods: 10.3.0.0/16, services: 10.103.0.0/16, nodes: ['null*', 0], apart: true }
 broker: own
 workloads:
-  - { service: web, namespace: shop, cluster: east, pods: 0, ports: [80/tcp, 53/udp], exported: true }
+  - { service: web, namespace: shop, cluster: east, pods: 0, ports: [80/tcp, 53/udp], exported: true, headless: true }
   - { service: 'null', namespace: 'null', cluster: 'null', ports: [1/udp] }
 expect: []
 ";
@@ -252,6 +253,7 @@ proptest! {
             | Verb::Unexport(..)
             | Verb::Ready(..)
             | Verb::Unready(..)
+            | Verb::Reslice(..)
             | Verb::ClockSkew(..)
             | Verb::ClockRate(..)
             | Verb::NatRemap(_)
