@@ -34,6 +34,7 @@
 mod answer;
 mod client;
 mod name;
+mod reply;
 mod table;
 #[cfg(test)]
 mod tests;

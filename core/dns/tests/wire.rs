@@ -166,6 +166,25 @@ fn even_a_stream_cannot_carry_more_than_64_kib() {
     assert!(reply.len() + 16 + DB.len() > 65_535, "{}", reply.len());
 }
 
+#[test]
+fn names_point_into_the_question_wherever_the_library_would_let_them() {
+    let world = headless();
+    let table = world.table();
+    let below = ["", "east.", "north.eu.", "_http._tcp.", "_HTTP._tcp.west.", "_http._tcp.north.eu.", "db-0.east."];
+    let services = below.iter().flat_map(|below| ["Web", "db"].map(|service| format!("{below}{service}.shop.svc.")));
+    let others = ["", "ns.dns.", "NS.dns.", "x.ns.dns.", "dns.", "hostmaster.", "dns-version.", "local.clusterset."];
+    let kinds = [RecordKind::A, RecordKind::Aaaa, RecordKind::Txt, RecordKind::Srv, RecordKind::Ns, RecordKind::Soa];
+    for front in services.chain(others.map(String::from)) {
+        for (zone, kind) in
+            ["clusterset.local", "ClusterSet.LOCAL"].into_iter().flat_map(|zone| kinds.map(|kind| (zone, kind)))
+        {
+            let request = question(7, &format!("{front}{zone}"), kind).unwrap();
+            let reply = respond(&table, &request, &mut Picks::default()).unwrap();
+            assert_eq!(Message::from_vec(&reply).unwrap().to_vec().unwrap(), reply, "{front}{zone} {kind:?}");
+        }
+    }
+}
+
 // The asking side.
 
 #[test]
