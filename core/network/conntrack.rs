@@ -259,34 +259,48 @@ impl Conntrack {
         true
     }
 
-    /// UDP flows that were translated to a backend which `network` no longer has: to be deleted **after** the
-    /// translations changed, or a packet in between would bring them back. TCP flows are left to their pods, see
-    /// [`Self::outlived`].
+    /// UDP flows of a service with a backend which `network` no longer has for it: to be deleted **after** the translations
+    /// changed, or a packet in between would bring them back. TCP flows are left to their pods, see [`Self::outlived`].
     #[must_use]
     pub fn orphans(&self, network: &Network) -> Vec<Tuple> {
-        self.unserved(network, Protocol::Udp).map(|flow| flow.original).collect()
+        self.unserved(network, Protocol::Udp).map(|(flow, _)| flow.original).collect()
     }
 
-    /// Backends that TCP flows still go to though `network` no longer translates to them. What comes from them is to be
-    /// tracked all the same: as untracked transit it would leave under the backend's own address.
+    /// Backends that TCP flows still go to, or come from under their service's address, though `network` no longer has them
+    /// for it. What comes from them is to be tracked all the same: as untracked transit it would leave under the backend's
+    /// own address.
     #[must_use]
     pub fn outlived(&self, network: &Network) -> BTreeSet<(IpAddr, Protocol, u16)> {
-        let backend = |flow: &Flow| (flow.reply.source, flow.reply.protocol, flow.reply.source_port);
-        self.unserved(network, Protocol::Tcp).map(backend).collect()
+        let backends = self.unserved(network, Protocol::Tcp);
+        backends.map(|(flow, (address, port))| (address, flow.original.protocol, port)).collect()
     }
 
-    /// Flows whose destination was translated to what `network` no longer translates it to.
-    fn unserved<'a>(&'a self, network: &'a Network, of: Protocol) -> impl Iterator<Item = &'a Flow> {
-        self.flows.values().filter(move |flow| {
-            let Tuple { protocol, destination: address, destination_port: port, .. } = flow.original;
-            let backend = (flow.reply.source, flow.reply.source_port);
-            if protocol != of || backend == (address, port) {
-                return false;
+    /// Flows between a service and a backend that `network` no longer has for it, with that backend: flows to the service,
+    /// whose destination was translated, and flows that the backend began (the mirror rule), whose source was. Where the
+    /// source became an address of the node, it was the host's masquerade.
+    fn unserved<'a>(
+        &'a self,
+        network: &'a Network,
+        of: Protocol,
+    ) -> impl Iterator<Item = (&'a Flow, (IpAddr, u16))> + use<'a> {
+        let lacks = move |(address, port): (IpAddr, u16), backend: (IpAddr, u16)| match network
+            .translations
+            .get(&TranslationId::Service { address, protocol: of, port })
+        {
+            Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
+            Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
+        };
+        let of_node = move |address: IpAddr| network.addresses.keys().any(|(_, own)| *own == address);
+        self.flows.values().filter(move |flow| flow.original.protocol == of).filter_map(move |flow| {
+            let Flow { original, reply, .. } = flow;
+            let called = (original.destination, original.destination_port);
+            let answers = (reply.source, reply.source_port);
+            if called != answers && lacks(called, answers) {
+                return Some((flow, answers));
             }
-            match network.translations.get(&TranslationId::Service { address, protocol, port }) {
-                Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
-                Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
-            }
+            let (calls, began) = ((reply.destination, reply.destination_port), (original.source, original.source_port));
+            let mirrored = calls.0 != began.0 && !of_node(calls.0);
+            (mirrored && lacks(calls, began)).then_some((flow, began))
         })
     }
 }

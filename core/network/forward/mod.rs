@@ -128,7 +128,7 @@ impl<'a> Node<'a> {
                     self.age(&mut packet)?;
                 }
                 out.fits(&packet)?;
-                self.translate_source(&out, &tracking, &mut packet);
+                self.translate_source(&out, &tracking, &mut packet)?;
                 let drawn = self.settle_clash(&tracking, &mut packet)?;
                 let learned = tracking.learned_out(origin, &packet);
                 let mut outcomes = Vec::with_capacity(1);

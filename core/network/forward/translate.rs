@@ -161,8 +161,14 @@ impl<'a> Node<'a> {
     }
 
     /// Postrouting: a known flow's source; for a new flow of a backend into a cable, its service's address (the mirror
-    /// rule); nothing else is changed, and a range pair that keeps its source is safe from the host's masquerade.
-    pub(super) fn translate_source(self, out: &Out<'a>, tracking: &Tracking<'a>, packet: &mut Packet) {
+    /// rule); nothing else is changed, and a range pair that keeps its source is safe from the host's masquerade. The mirror
+    /// rule names the port, so that the kernel draws no other one where it is taken: it drops the packet.
+    pub(super) fn translate_source(
+        self,
+        out: &Out<'a>,
+        tracking: &Tracking<'a>,
+        packet: &mut Packet,
+    ) -> Result<(), Refusal> {
         match tracking {
             Tracking::Passed => {}
             Tracking::Known { flow, direction, .. } => {
@@ -175,11 +181,18 @@ impl<'a> Node<'a> {
                     && let Some((address, port)) = self.service_of(original.protocol, source, port)
                 {
                     set_source(packet, address, port);
+                    if self.conntrack.taken(original, &Tuple::of(packet).inverse()) {
+                        return Err(Refusal::NoPort(SocketAddr::new(
+                            packet.destination,
+                            destination_port(packet.transport),
+                        )));
+                    }
                 } else if let Some(address) = self.masquerade(out, packet) {
                     set_source(packet, address, port);
                 }
             }
         }
+        Ok(())
     }
 
     /// The address that the host's own masquerade gives the packet, if it does and the source is not kept.

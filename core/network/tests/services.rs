@@ -326,6 +326,45 @@ fn when_a_whole_service_goes_its_tcp_flows_go_on_and_its_udp_flows_are_forgotten
 }
 
 #[test]
+fn a_flow_that_a_backend_began_is_of_its_service_too() {
+    let mut clusters = Clusters::usual();
+    clusters.export(&service(ip(WEB), Protocol::Udp, &[EAST_WORKER]));
+    let backend = (pod(EAST_WORKER), 8080);
+    let datagram = udp(backend, client(4001));
+    for packet in [datagram, tcp(backend, client(4000), ACK)] {
+        assert_eq!(clusters.pod_sends(EAST_WORKER, packet).packet.source, ip(WEB), "the mirror rule");
+    }
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let id = TranslationId::Service { address: ip(WEB), protocol, port: 80 };
+        clusters.node(EAST_A).network.take(&Item::Translation(id));
+    }
+    assert_eq!(forget_orphans(&mut clusters), [Tuple::of(&datagram)]);
+    let node = clusters.node(EAST_A);
+    assert_eq!(node.conntrack.outlived(&node.network), [(backend.0, Protocol::Tcp, backend.1)].into());
+}
+
+#[test]
+fn what_the_host_hides_is_no_flow_of_a_service() {
+    let mut node = Node { network: host(EAST_A), conntrack: Conntrack::new() };
+    let query = udp((pod(EAST_A), 4000), (ip("192.0.2.5"), 53));
+    let outcome = forward(&node.network, &node.conntrack, &Arrival::Link(link("cni0")), &query).remove(0);
+    assert_eq!(sent(&outcome.verdict).0.source, IpAddr::from([172, 16, 2, 1]));
+    node.conntrack.commit(outcome.learned.unwrap(), Instant::ZERO);
+    assert_eq!(node.conntrack.orphans(&node.network), []);
+}
+
+/// As Linux: a translation that names the port has no other to draw.
+#[test]
+fn the_mirror_rule_drops_where_its_port_is_taken() {
+    let mut clusters = Clusters::usual();
+    let original = Tuple::of(&call(4000, SYN));
+    let taken = Learned::Opened { original, reply: original.inverse(), picked_up: false };
+    clusters.node(EAST_A).conntrack.commit(taken, Instant::ZERO);
+    let journey = clusters.pod_sends(EAST_WORKER, tcp((pod(EAST_WORKER), 8080), client(4000), ACK));
+    assert_eq!(dropped(&journey.end), "all source ports towards 10.1.3.7:4000 are taken");
+}
+
+#[test]
 fn when_an_endpoint_goes_the_answers_of_its_tcp_flows_still_come_from_the_service() {
     let mut clusters = Clusters::usual();
     let [stream, _] = one_of_each(&mut clusters);
