@@ -32,6 +32,14 @@ pub(crate) fn read(listing: &[RouteNetlinkMessage], links: &Links) -> (Addresses
     (addresses, surplus)
 }
 
+/// All addresses of the node, whatever link they are on.
+pub(crate) fn all(listing: &[RouteNetlinkMessage]) -> impl Iterator<Item = IpAddr> {
+    listing.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewAddress(message) => address_of(message),
+        _ => None,
+    })
+}
+
 fn address_of(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),

@@ -18,19 +18,20 @@ use tombolo_core::network::{Conntrack, Learned, Tuple};
 /// `CTA_STATUS_MASK` (`linux/netfilter/nfnetlink_conntrack.h`): which bits of the status a listing is filtered by.
 const STATUS_MASK: u16 = 26;
 
-/// The flows of this namespace whose destination is translated, TCP and UDP, and that are of interest by their original
+/// The flows of this namespace that are translated, TCP and UDP, and that are of interest by their original
 /// and their reply tuple.
 pub(crate) fn read(netfilter: &mut Channel, of_interest: impl Fn(&Tuple, &Tuple) -> bool) -> Result<Conntrack, Fault> {
     let mut table = Conntrack::new();
-    let translated = Status::DstNat;
-    let mask = DefaultNla::new(STATUS_MASK, translated.bits().to_be_bytes().to_vec());
-    let attributes = vec![ConntrackAttribute::CtaStatus(translated), ConntrackAttribute::Other(mask)];
-    for message in netfilter.dump(&about(NetfilterProtoFamily::Unspec, ConntrackMessage::Get(attributes)))? {
-        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = message.inner else { continue };
-        let (original, reply) = tuples(&attributes);
-        let Some((original, reply)) = original.zip(reply) else { continue };
-        if reply != original.inverse() && of_interest(&original, &reply) {
-            table.commit(Learned::Opened { original, reply, picked_up: false }, Instant::ZERO);
+    for translated in [Status::DstNat, Status::SrcNat] {
+        let mask = DefaultNla::new(STATUS_MASK, translated.bits().to_be_bytes().to_vec());
+        let attributes = vec![ConntrackAttribute::CtaStatus(translated), ConntrackAttribute::Other(mask)];
+        for message in netfilter.dump(&about(NetfilterProtoFamily::Unspec, ConntrackMessage::Get(attributes)))? {
+            let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = message.inner else { continue };
+            let (original, reply) = tuples(&attributes);
+            let Some((original, reply)) = original.zip(reply) else { continue };
+            if reply != original.inverse() && of_interest(&original, &reply) {
+                table.commit(Learned::Opened { original, reply, picked_up: false }, Instant::ZERO);
+            }
         }
     }
     Ok(table)

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use tombolo_core::model::Protocol;
 use tombolo_core::network::nft::Socket;
-use tombolo_core::network::{Conntrack, Network, Plan, Translation, TranslationId, Wanted, nft, plan};
+use tombolo_core::network::{Conntrack, LinkName, Network, Plan, Translation, TranslationId, Wanted, nft, plan};
 
 /// How often it is looked whether all is as it should be, and what is not applied.
 const PASSES: usize = 4;
@@ -281,8 +281,9 @@ impl Node {
     /// Forgets those to which no flow goes any more.
     fn forget_outlived(&mut self, network: &Network) -> Result<(), Error> {
         if !self.outlived.is_empty() {
-            let flows = self.flows(network, network).map_err(|fault| Error::Unseen { what: "tracked flows", fault })?;
-            self.outlived = flows.outlived(network);
+            let flows = self.flows(network, network);
+            let (flows, whole) = flows.map_err(|fault| Error::Unseen { what: "tracked flows", fault })?;
+            self.outlived = flows.outlived(&whole);
         }
         Ok(())
     }
@@ -292,18 +293,28 @@ impl Node {
         if lost(before, after, Protocol::Udp).is_empty() {
             return Ok(());
         }
-        let orphans = self.flows(before, after)?.orphans(after);
+        let (flows, whole) = self.flows(before, after)?;
+        let orphans = flows.orphans(&whole);
         orphans.iter().try_for_each(|flow| flows::delete(&mut self.netfilter, flow))
     }
 
-    /// The flows of services that are or were ours. Those of others' services are others' business.
-    fn flows(&mut self, before: &Network, after: &Network) -> Result<Conntrack, Fault> {
+    /// The flows of services that are or were ours; those of others' services are others' business. And `after` with all
+    /// addresses of the node: what left under one of them was the host's masquerade.
+    fn flows(&mut self, before: &Network, after: &Network) -> Result<(Conntrack, Network), Fault> {
         let ours: BTreeSet<Socket> = services(before).chain(services(after)).map(|(service, _)| service).collect();
         let outlived = &self.outlived;
-        flows::read(&mut self.netfilter, |original, reply| {
-            ours.contains(&(original.destination, original.protocol, original.destination_port))
-                || outlived.contains(&(reply.source, reply.protocol, reply.source_port))
-        })
+        let mut whole = after.clone();
+        let anywhere = LinkName("".into());
+        let addresses = self.route.dump(&addresses::list())?;
+        whole.addresses.extend(addresses::all(&addresses).map(|address| ((anywhere.clone(), address), 0)));
+        let flows = flows::read(&mut self.netfilter, |original, reply| {
+            let is = |of: &BTreeSet<Socket>, address, port| of.contains(&(address, original.protocol, port));
+            is(&ours, original.destination, original.destination_port)
+                || is(&ours, reply.destination, reply.destination_port)
+                || is(outlived, reply.source, reply.source_port)
+                || is(outlived, original.source, original.source_port)
+        })?;
+        Ok((flows, whole))
     }
 }
 

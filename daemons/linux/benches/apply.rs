@@ -3,11 +3,20 @@
 //! `cargo bench -p tombolo-linux` as root, on a machine with nft and ip.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures on threads of their own")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "it is a measurement that a person looks at")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "it is a measurement that a person looks at"
+)]
 #![allow(dead_code, reason = "the tests use the rest")]
+
+extern crate alloc;
 
 #[path = "../tests/bed.rs"]
 mod bed;
+#[path = "../../../core/network/tests/clusters.rs"]
+mod clusters;
 #[path = "../tests/networks.rs"]
 mod networks;
 
@@ -16,6 +25,7 @@ use networks::{node, service};
 use std::time::{Duration, Instant};
 use tombolo_core::model::Protocol;
 use tombolo_core::network::{Network, Wanted};
+use tombolo_core::{base, model, network};
 use tombolo_linux::Node;
 
 const ROUNDS: usize = 21;
@@ -58,7 +68,7 @@ fn column(services: u16) -> Vec<(&'static str, Duration)> {
 }
 
 fn gateway(choice: (u8, u8), services: u16, backend: u8) -> Wanted {
-    let mut network: Network = node((1, 1), choice, true);
+    let mut network: Network = node((1, 1), choice);
     for port in 0..services {
         let backend = if port == 0 { backend } else { 9 };
         network.put(service(1, Protocol::Tcp, 1000 + port, &[([10, 1, 3, backend].into(), 8080)]));

@@ -1,7 +1,7 @@
 //! Networks drawn from a small world, such as a kernel can have: routes lead out of links that are there, to next hops of
 //! a fitting family, from sources that are the node's.
 
-use crate::networks::link;
+use crate::clusters::link;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;

@@ -2,7 +2,8 @@
 
 use crate::Test;
 use crate::bed::{Wires, inside, sh, wanted};
-use crate::networks::{cable, cidr, link, node, put_route, service};
+use crate::clusters::{cable, link, put_route};
+use crate::networks::{node, service};
 use crate::round_trip::uplink;
 use tombolo_core::model::Protocol;
 use tombolo_core::network::constants::TABLE_OUT;
@@ -47,7 +48,7 @@ fn untouched() {
         let mut kernel = Node::open(Box::new(Wires::default())).unwrap();
         assert_eq!(kernel.observe().unwrap(), Network::default());
         for choice in [(1, 1), (2, 1)] {
-            let mut network = node((1, 1), choice, true);
+            let mut network = node((1, 1), choice);
             network.put(service(1, Protocol::Tcp, 80, &[([10, 1, 3, 7].into(), 8080)]));
             kernel.reconcile(&wanted(&network)).unwrap();
             assert_eq!(foreign(), before);
@@ -63,7 +64,7 @@ fn name_taken() {
         sh("ip link add vx-tombolo type bridge; ip link set vx-tombolo alias \"somebody's\"");
         let before = sh("ip link show vx-tombolo");
         let mut kernel = Node::open(Box::new(NoCables)).unwrap();
-        let error = kernel.reconcile(&wanted(&node((1, 3), (1, 1), true))).unwrap_err();
+        let error = kernel.reconcile(&wanted(&node((1, 3), (1, 1)))).unwrap_err();
         assert!(matches!(&error, Error::Step { fault: Fault::NameTaken(name), .. } if *name == link("vx-tombolo")));
         assert_eq!(sh("ip link show vx-tombolo"), before);
         kernel.uninstall().unwrap();
@@ -76,7 +77,7 @@ fn no_replacement() {
         uplink((1, 3));
         sh("ip route add 10.2.0.0/16 via 172.16.1.254");
         let mut network = Network::default();
-        put_route(&mut network, Table::MAIN, cidr("10.2.0.0/16"), RouteKind::Blackhole, None);
+        put_route(&mut network, Table::MAIN, "10.2.0.0/16", RouteKind::Blackhole, None);
         let mut kernel = Node::open(Box::new(NoCables)).unwrap();
         let error = kernel.reconcile(&wanted(&network)).unwrap_err().to_string();
         assert!(error.contains("File exists"), "{error}");
@@ -88,7 +89,7 @@ fn unparsable() {
     inside(|| {
         uplink((1, 3));
         let mut kernel = Node::open(Box::new(NoCables)).unwrap();
-        let network = normal(&node((1, 3), (1, 1), true));
+        let network = normal(&node((1, 3), (1, 1)));
         kernel.reconcile(&wanted(&network)).unwrap();
         // Of kinds that we never make, and marked as ours: they go, since nobody else would say so.
         sh("ip route add throw 192.0.2.0/24 table 7403 proto 74; ip rule add pref 7425 from 10.9.9.9 lookup 7403 protocol 74
@@ -108,7 +109,7 @@ fn unparsable() {
 fn told() {
     inside(|| {
         uplink((1, 3));
-        let mut network = node((1, 3), (1, 1), true);
+        let mut network = node((1, 3), (1, 1));
         network.routes.values_mut().for_each(|route| route.source = Some([10, 99, 0, 1].into()));
         let error = Node::open(Box::new(NoCables)).unwrap().reconcile(&wanted(&network)).unwrap_err();
         assert_eq!(
@@ -122,7 +123,7 @@ fn told() {
 fn others_go_on() {
     inside(|| {
         uplink((1, 1));
-        let network = normal(&node((1, 1), (1, 1), true));
+        let network = normal(&node((1, 1), (1, 1)));
         let mut kernel = Node::open(Box::new(NoCables)).unwrap();
         assert!(matches!(kernel.reconcile(&wanted(&network)), Err(Error::Step { fault: Fault::Cable(_), .. })));
         // All is there but the cables, what is on them, and routes into them.
@@ -143,7 +144,7 @@ fn half_made() {
     inside(|| {
         uplink((1, 3));
         sh("ip link add vx-tombolo type vxlan id 7400 dstport 4804 local 172.16.1.3");
-        let network = normal(&node((1, 3), (1, 1), true));
+        let network = normal(&node((1, 3), (1, 1)));
         let mut kernel = Node::open(Box::new(NoCables)).unwrap();
         kernel.reconcile(&wanted(&network)).unwrap();
         assert_eq!(kernel.observe().unwrap(), network);

@@ -53,7 +53,7 @@ impl Bench {
 }
 
 fn gateway() -> Network {
-    let mut network = node((1, 1), (1, 1), true);
+    let mut network = node((1, 1), (1, 1));
     network.put(service(1, Protocol::Tcp, 80, &[([10, 1, 3, 7].into(), 8080)]));
     network
 }
@@ -133,7 +133,7 @@ fn failures() {
     assert!(began.elapsed() > Duration::from_millis(800), "tried again after {:?}", began.elapsed());
     // Another network does not wait.
     let began = Instant::now();
-    bench.apply(&node((1, 3), (1, 1), true)).unwrap();
+    bench.apply(&node((1, 3), (1, 1))).unwrap();
     bench.apply(&Network::default()).unwrap();
     assert!(began.elapsed() < Duration::from_millis(800), "waited {:?}", began.elapsed());
 }
@@ -143,9 +143,9 @@ fn overtaking() {
     place.run(|| uplink((1, 1)));
     let mut bench = Bench::of(&place, true);
     for choice in [(1, 1), (2, 1), (1, 2), (2, 2), (1, 1)] {
-        bench.hand.apply(Arc::new(wanted(&node((1, 1), choice, true))));
+        bench.hand.apply(Arc::new(wanted(&node((1, 1), choice))));
     }
-    let last = normal(&node((1, 1), (1, 1), true));
+    let last = normal(&node((1, 1), (1, 1)));
     let look = || place.run(|| Node::open(Box::new(NoCables)).unwrap().observe().unwrap());
     let so = |mut network: Network| {
         network.peers.clone_from(&last.peers);
@@ -168,7 +168,7 @@ fn leaves() {
     let place = Place::new();
     place.run(|| uplink((1, 3)));
     let mut bench = Bench::of(&place, false);
-    let network = node((1, 3), (1, 1), false);
+    let network = node((1, 3), (1, 1));
     bench.apply(&network).unwrap_or_else(|error| panic!("{error}"));
     drop(bench);
     let observed = place.run(|| Node::open(Box::new(NoCables)).unwrap().observe().unwrap());

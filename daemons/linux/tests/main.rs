@@ -7,17 +7,28 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails may panic")]
 #![allow(clippy::print_stdout, reason = "it says what it skips")]
 
+extern crate alloc;
+
+use tombolo_core::{base, model, network};
+
+mod agree;
 mod bed;
+#[path = "../../../core/network/tests/clusters.rs"]
+#[allow(dead_code, reason = "the core's own tests use the rest")]
+mod clusters;
 mod drawn;
 mod flows;
 mod foreign;
 mod hand;
 mod networks;
 mod packets;
+mod rig;
 mod round_trip;
 mod site;
+mod wire;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
@@ -26,7 +37,12 @@ fn main() -> ExitCode {
         println!("SKIPPED: tests on the kernel ({lacking})");
         return ExitCode::SUCCESS;
     }
-    let tests = [round_trip::TESTS, foreign::TESTS, flows::TESTS, packets::TESTS, hand::TESTS].concat();
+    let mut tests = [round_trip::TESTS, foreign::TESTS, flows::TESTS, packets::TESTS, hand::TESTS].concat();
+    if Path::new("/dev/net/tun").exists() {
+        tests.extend(agree::TESTS);
+    } else {
+        println!("SKIPPED: packets through model and kernel (no /dev/net/tun)");
+    }
     let trial = |(name, test): (&'static str, fn())| {
         Trial::test(name, move || {
             test();

@@ -22,7 +22,7 @@ fn no_ping_lost() {
         // The path moves to the other cable and back, a service comes and goes.
         let choice = if turns % 2 == 0 { (1, 2) } else { (1, 1) };
         site.apply(&site.gateway, site.gateway_network(choice, &BACKENDS[..turns % 3]));
-        site.apply(&site.worker, node((1, 3), (1, 1), false));
+        site.apply(&site.worker, node((1, 3), (1, 1)));
         turns += 1;
     }
     let told = ping.join().unwrap();

@@ -40,7 +40,7 @@ fn networks_of_two_clusters() {
             uplink(at);
             let mut kernel = Node::open(Box::new(Wires::default())).unwrap();
             for (choice, backends) in [((1, 1), 1u8), ((2, 1), 2), ((1, 2), 0)] {
-                let mut network = node(at, choice, true);
+                let mut network = node(at, choice);
                 if at.1 <= 2 {
                     let backends: Vec<_> = (0..backends).map(|n| ([10, 2, 3, n + 7].into(), 8080)).collect();
                     network.put(service(at.0, Protocol::Tcp, 80, &backends));
@@ -93,7 +93,7 @@ fn uninstall() {
                 echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/netfilter/nf_conntrack_tcp_loose");
             let before = snapshot();
             let mut kernel = Node::open(Box::new(Wires::default())).unwrap();
-            kernel.reconcile(&wanted(&node(at, (1, 1), true))).unwrap();
+            kernel.reconcile(&wanted(&node(at, (1, 1)))).unwrap();
             assert_ne!(snapshot(), before);
             // It is another process that uninstalls.
             drop(kernel);
@@ -107,7 +107,7 @@ fn adoption() {
     inside(|| {
         uplink((1, 1));
         let wires = Wires::default();
-        let mut network = node((1, 1), (1, 1), true);
+        let mut network = node((1, 1), (1, 1));
         network.put(service(1, Protocol::Tcp, 80, &[([10, 1, 3, 7].into(), 8080)]));
         let mut kernel = Node::open(Box::new(wires.clone())).unwrap();
         kernel.reconcile(&wanted(&network)).unwrap();
@@ -138,7 +138,7 @@ fn b21_passes() {
         let choices = [(1, 1), (2, 1), (1, 2)];
         for pass in 0..500usize {
             // An endpoint update now and then, and a restart.
-            let network = node((1, 1), choices[pass / 25 % 3], true);
+            let network = node((1, 1), choices[pass / 25 % 3]);
             if pass % 25 == 24 {
                 kernel = Node::open(Box::new(wires.clone())).unwrap();
             }
@@ -153,7 +153,7 @@ fn b21_passes() {
 fn b21_copies() {
     inside(|| {
         uplink((1, 3));
-        let network = node((1, 3), (1, 1), true);
+        let network = node((1, 3), (1, 1));
         let mut kernel = Node::open(Box::new(Wires::default())).unwrap();
         kernel.reconcile(&wanted(&network)).unwrap();
         add_copies(1900);

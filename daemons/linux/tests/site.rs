@@ -1,7 +1,8 @@
 //! A worker and a gateway of west, and the far end of its cables.
 
 use crate::bed::{Place, Wires, wanted};
-use crate::networks::{cable, node, service};
+use crate::clusters::cable;
+use crate::networks::{node, service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Site {
         let mut wires = Wires::default();
         wires.to.extend([1, 2].map(|rank| (cable(rank), far.thread_number)));
         let site = Self { worker, gateway, far, wires, stop: Arc::default(), servers: Vec::new() };
-        site.apply(&site.worker, node((1, 3), (1, 1), false));
+        site.apply(&site.worker, node((1, 3), (1, 1)));
         site.apply(&site.gateway, site.gateway_network((1, 1), &[]));
         site.far.sh("for cable in tb-cable-1 tb-cable-2; do ip link set $cable arp off up; done
             ip address add 10.2.3.7/32 dev tb-cable-1
@@ -50,7 +51,7 @@ impl Site {
 
     /// What is ours on the gateway, with the service on these backends, both protocols.
     pub fn gateway_network(&self, choice: (u8, u8), backends: &[&str]) -> Network {
-        let mut network = node((1, 1), choice, true);
+        let mut network = node((1, 1), choice);
         let backends: Vec<_> = backends.iter().map(|text| text.parse::<SocketAddr>().unwrap()).collect();
         let backends: Vec<(IpAddr, u16)> = backends.iter().map(|socket| (socket.ip(), socket.port())).collect();
         if !backends.is_empty() {
