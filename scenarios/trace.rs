@@ -253,7 +253,7 @@ fn offer(o: &Offer) -> String {
     let policy = policy(o.affinity, o.internal_traffic, o.traffic_distribution.as_deref());
     let notes = [("labels", &o.labels), ("annotations", &o.annotations)].into_iter().filter(|(_, map)| !map.is_empty());
     let notes: String = notes.map(|(what, map)| format!(" {what} {map:?}")).collect();
-    format!("{:?} ports {} families {}{policy}{notes}", o.service_type, ports(&o.ports), list(&o.families))
+    format!("{:?} ports {} families {}{policy}{notes}", o.service_type, ports(&o.ports), list(o.families))
 }
 
 fn export(o: &ServiceExport) -> String {

@@ -14,6 +14,12 @@ use serde::{Deserialize, Serialize};
 pub struct Few<T>(Arc<[T]>);
 
 impl<T: Ord> Few<T> {
+    /// Whether the two are not only equal, but one in memory.
+    #[must_use]
+    pub fn is_the_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether `one` is in it.
     #[must_use]
     pub fn contains(&self, one: &T) -> bool {

@@ -26,7 +26,7 @@ pub fn merge<'a>(records: impl IntoIterator<Item = &'a ExportRecord>) -> Option<
         labels,
         annotations,
         ports: union_of_ports(&sources),
-        families: sources.iter().flat_map(|record| &record.offer.families).copied().collect(),
+        families: sources.iter().flat_map(|record| record.offer.families).collect(),
         ..Offer::clone(&oldest.offer)
     };
     let since = |record: &&ExportRecord| (record.cluster.clone(), record.created);

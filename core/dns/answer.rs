@@ -125,7 +125,7 @@ impl Picks {
 
     /// A number that grows by one each time it is asked for.
     fn turn(&mut self, owner: &Owner, kind: RecordKind) -> u64 {
-        let hash = ServiceName::from(&owner.key).hash();
+        let hash = ServiceName::from(owner.key()).hash();
         let turn = self.turns.entry((hash, kind)).or_insert_with(|| Rng::new(self.seed ^ hash).bits());
         let now = *turn;
         *turn = turn.wrapping_add(1);
@@ -156,7 +156,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
         Found::Version => only(Data::Version, RecordKind::Txt, query.kind),
         Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind).collect()),
         Found::Cluster(owner, cluster, share) => {
-            if owner.headless && share.addresses.is_empty() {
+            if owner.is_headless() && share.addresses.is_empty() {
                 return Answer::NoSuchName;
             }
             if query.kind == RecordKind::Srv {
@@ -165,7 +165,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
             addresses(query.kind, |kind| of_family(&share.addresses, kind).collect())
         }
         Found::Service(owner) => {
-            if owner.headless && owner.clusters.values().all(|share| share.addresses.is_empty()) {
+            if owner.is_headless() && owner.clusters().all(|(_, share)| share.addresses.is_empty()) {
                 return Answer::NoSuchName;
             }
             if query.kind == RecordKind::Srv {
@@ -217,7 +217,7 @@ fn services(mut records: Vec<Srv>) -> Answer {
 
 /// The SRV records of one cluster's ports.
 fn of_cluster(owner: &Owner, cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) -> Vec<Srv> {
-    if owner.headless {
+    if owner.is_headless() {
         return of_hosts(cluster, share, wanted);
     }
     if share.addresses.is_empty() {
@@ -240,8 +240,8 @@ fn of_hosts(cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) 
 /// The SRV records of a service. Headless: of all hosts, another one first at each turn. Else one a port, as the import has
 /// them, with the address of a cluster that listens there: the own one, or the one whose turn it is.
 fn of_service(owner: &Owner, wanted: impl Fn(&Port) -> bool, turn: impl FnOnce() -> u64) -> Vec<Srv> {
-    if owner.headless {
-        let hosts = owner.clusters.iter().flat_map(|(cluster, share)| of_hosts(cluster, share, &wanted));
+    if owner.is_headless() {
+        let hosts = owner.clusters().flat_map(|(cluster, share)| of_hosts(cluster, share, &wanted));
         let mut records: Vec<Srv> = hosts.collect();
         if !records.is_empty() {
             let first = at(turn(), records.len());
@@ -255,7 +255,7 @@ fn of_service(owner: &Owner, wanted: impl Fn(&Port) -> bool, turn: impl FnOnce()
     }
     let turn = turn();
     let mut records = Vec::new();
-    for port in owner.ports.iter().filter(|port| wanted(port)) {
+    for port in owner.ports().iter().filter(|port| wanted(port)) {
         let has =
             |share: &&&Share| share.ports.iter().any(|one| (one.protocol, one.port) == (port.protocol, port.port));
         let listening: Vec<&&Share> = offered.iter().filter(has).collect();
@@ -273,8 +273,8 @@ fn srv(port: &Port, target: &Target, addresses: &[IpAddr]) -> Srv {
 /// The clusters that may be chosen from. If the own cluster is offered, it is the only one, for both families: a client
 /// must not leave it because of another family.
 fn chosen_from(owner: &Owner) -> impl Iterator<Item = (&ClusterId, &Share)> {
-    let is_allowed = |at: usize| owner.headless || owner.preferred.is_none_or(|preferred| preferred == at);
-    let allowed = owner.clusters.iter().enumerate().filter(move |(at, _)| is_allowed(*at));
+    let is_allowed = |at: usize| owner.is_headless() || owner.preferred.is_none_or(|preferred| preferred == at);
+    let allowed = owner.clusters().enumerate().filter(move |(at, _)| is_allowed(*at));
     allowed.map(|(_, offer)| offer).filter(|(_, share)| !share.addresses.is_empty())
 }
 
@@ -287,7 +287,7 @@ fn choose(owner: &Owner, kind: RecordKind, turn: impl FnOnce() -> u64) -> Vec<Da
     if count == 0 {
         return Vec::new();
     }
-    if !owner.headless {
+    if !owner.is_headless() {
         let chosen = candidates().nth(at(turn(), count));
         return chosen.into_iter().flat_map(|share| of_family(&share.addresses, kind)).collect();
     }

@@ -115,7 +115,7 @@ impl Services {
 
 /// Where `service` is, or would be.
 fn place_in(part: &Part, hash: u64, service: ServiceName<'_>) -> Result<usize, usize> {
-    let name = |owner: &Owner| ServiceName::from(&owner.key).cmp(&service);
+    let name = |owner: &Owner| ServiceName::from(owner.key()).cmp(&service);
     part.binary_search_by(|(one, owner)| one.cmp(&hash).then_with(|| name(owner)))
 }
 
@@ -126,16 +126,25 @@ impl Default for Services {
 }
 
 /// One service: what its names give.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Eq, Debug, Serialize)]
 pub(super) struct Owner {
-    pub(super) key: ServiceKey,
-    pub(super) headless: bool,
+    /// As the view has it, and shared with that.
+    import: Arc<Import>,
     /// Where the own cluster is among them, if it is offered.
     pub(super) preferred: Option<usize>,
-    /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
-    pub(super) ports: Few<Port>,
-    /// All exporting clusters. Those that are not offered have no addresses here.
-    pub(super) clusters: FewBy<ClusterId, Share>,
+    /// What each exporting cluster has, in the order of the import's sources. Those that are not offered have no
+    /// addresses here.
+    shares: Arc<[Share]>,
+}
+
+/// Two are equal that say the same; an import has more to it.
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |owner: &Self| (owner.is_headless(), owner.preferred);
+        said(self) == said(other)
+            && (self.key(), self.ports()) == (other.key(), other.ports())
+            && self.clusters().eq(other.clusters())
+    }
 }
 
 /// What one cluster has of a service.
@@ -179,7 +188,7 @@ impl Table {
     /// The table that follows from `contents`.
     #[must_use]
     pub fn build<'a>(
-        contents: Contents<'_, impl IntoIterator<Item = &'a Import>, impl IntoIterator<Item = &'a SourceSlice>>,
+        contents: Contents<'_, impl IntoIterator<Item = &'a Arc<Import>>, impl IntoIterator<Item = &'a SourceSlice>>,
     ) -> Self {
         let Contents { zone, ttl, local, imports, slices, reach, knows, serial } = contents;
         let mut by_service: BTreeMap<&ServiceKey, Vec<&SourceSlice>> = BTreeMap::new();
@@ -201,7 +210,7 @@ impl Table {
     pub fn with_service<'a>(
         &self,
         service: &ServiceKey,
-        import: Option<&Import>,
+        import: Option<&Arc<Import>>,
         slices: impl IntoIterator<Item = &'a SourceSlice>,
         local: &ClusterId,
         reach: &BTreeMap<ClusterId, Reach>,
@@ -274,7 +283,7 @@ impl Table {
     /// The addresses that `service` may be answered with now, by cluster; empty for clusters that are not offered.
     #[must_use]
     pub fn offered(&self, service: &ServiceKey) -> Option<impl Iterator<Item = (&ClusterId, &[IpAddr])>> {
-        self.services.get(service.into()).map(|owner| owner.clusters.iter().map(|(id, share)| (id, &*share.addresses)))
+        self.services.get(service.into()).map(|owner| owner.clusters().map(|(id, share)| (id, &*share.addresses)))
     }
 
     pub(super) fn find<'a>(&'a self, name: &Name, room: &'a mut Room) -> Found<'a> {
@@ -307,7 +316,7 @@ impl Table {
 
 impl Owner {
     fn of<'a>(
-        import: &Import,
+        import: &Arc<Import>,
         slices: impl IntoIterator<Item = &'a SourceSlice>,
         local: &ClusterId,
         reach: &BTreeMap<ClusterId, Reach>,
@@ -321,13 +330,29 @@ impl Owner {
                 of_cluster.push(slice);
             }
         }
-        let share = |(cluster, slices): (&ClusterId, Vec<&SourceSlice>)| {
-            (cluster.clone(), Share::of(&slices, headless, !lost(cluster)))
-        };
-        let clusters: FewBy<ClusterId, Share> = slices_of.into_iter().map(share).collect();
-        let preferred = clusters.iter().position(|(id, share)| id == local && !share.addresses.is_empty());
-        let ports = import.offer.ports.clone();
-        Self { key: import.key.clone(), headless, preferred, ports, clusters }
+        let share = |(cluster, slices): (&ClusterId, Vec<&SourceSlice>)| Share::of(&slices, headless, !lost(cluster));
+        let shares: Arc<[Share]> = slices_of.into_iter().map(share).collect();
+        let offered = |(id, share): (&ClusterId, &Share)| id == local && !share.addresses.is_empty();
+        let preferred = import.sources.keys().zip(&*shares).position(offered);
+        Self { import: Arc::clone(import), preferred, shares }
+    }
+
+    pub(super) fn key(&self) -> &ServiceKey {
+        &self.import.key
+    }
+
+    pub(super) fn is_headless(&self) -> bool {
+        self.import.offer.service_type == ServiceType::Headless
+    }
+
+    /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
+    pub(super) fn ports(&self) -> &[Port] {
+        &self.import.offer.ports
+    }
+
+    /// All exporting clusters, and what each has.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = (&ClusterId, &Share)> {
+        self.import.sources.keys().zip(&*self.shares)
     }
 
     /// A cluster whose id is `label`, or the right half of ids that exist.
@@ -335,7 +360,7 @@ impl Owner {
         let half = |cluster: &ClusterId| cluster.as_str().split_once('.').is_some_and(|(_, right)| right == label);
         match self.cluster(ClusterName::One(label)) {
             Some((cluster, share)) => Found::Cluster(self, cluster, share),
-            None if self.clusters.keys().any(half) => Found::Between,
+            None if self.import.sources.keys().any(half) => Found::Between,
             None => Found::Nothing,
         }
     }
@@ -353,13 +378,13 @@ impl Owner {
     }
 
     pub(super) fn cluster(&self, cluster: ClusterName<'_>) -> Option<(&ClusterId, &Share)> {
-        self.clusters.iter().find(|(id, _)| cluster.is(id))
+        self.clusters().find(|(id, _)| cluster.is(id))
     }
 
     /// Whether what is found at `cluster`, or anywhere, listens at such a port.
     fn has_port(&self, cluster: Option<ClusterName<'_>>, is: impl Fn(&Port) -> bool) -> bool {
         let at = |(id, _): &(&ClusterId, &Share)| cluster.is_none_or(|cluster| cluster.is(id));
-        self.clusters.iter().filter(at).any(|(_, share)| share.ports.iter().any(&is))
+        self.clusters().filter(at).any(|(_, share)| share.ports.iter().any(&is))
     }
 }
 

@@ -15,6 +15,7 @@
 mod api;
 mod claims;
 mod digest;
+mod family;
 mod key;
 mod object;
 mod records;
@@ -23,11 +24,12 @@ mod services;
 pub use api::{Api, ApiError, Kind, Version, WatchEvent, Write};
 pub use claims::{Claim, Claims, Purpose, Ranges};
 pub use digest::Digest;
+pub use family::{Families, Family};
 pub use key::{ApiName, Key, KeyRef, Source};
 pub use object::Object;
 pub use records::{CableDriver, CableKey, Candidate, Candidates, ClusterRecord, Endpoint, Gateway, Lease, Node, Reach};
 pub use services::{
-    Backend, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
-    InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServiceKey, ServicePort,
-    ServiceType, SessionAffinity, SourceEndpoint, SourceSlice, TargetPort,
+    Backend, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Import, InternalTrafficPolicy,
+    Namespace, Offer, Port, Protocol, Service, ServiceExport, ServiceKey, ServicePort, ServiceType, SessionAffinity,
+    SourceEndpoint, SourceSlice, TargetPort,
 };

@@ -1,6 +1,6 @@
 //! Services: as their cluster has them, as it exports them, and as the clusterset offers them.
 
-use super::Digest;
+use super::{Digest, Families, Family};
 use crate::base::{ClusterId, Few, FewBy, Label, NodeName, Wall};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -39,35 +39,6 @@ impl fmt::Display for Protocol {
         f.pad(match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
-        })
-    }
-}
-
-/// Address family.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Of an address.
-    #[must_use]
-    pub const fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(_) => Self::V4,
-            IpAddr::V6(_) => Self::V6,
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
         })
     }
 }
@@ -260,7 +231,7 @@ pub struct Offer {
     /// Ports.
     pub ports: Few<Port>,
     /// Address families.
-    pub families: Few<Family>,
+    pub families: Families,
     /// Session affinity.
     pub affinity: SessionAffinity,
     /// Internal traffic policy.
@@ -276,7 +247,7 @@ pub struct Offer {
 impl Offer {
     /// One with these ports and families, and for the rest what a service has that says nothing about it.
     #[must_use]
-    pub const fn new(service_type: ServiceType, ports: Few<Port>, families: Few<Family>) -> Self {
+    pub const fn new(service_type: ServiceType, ports: Few<Port>, families: Families) -> Self {
         Self {
             service_type,
             ports,

@@ -23,7 +23,7 @@ use super::by_service::as_slice;
 use super::{Event, Input, Output, Role};
 use crate::base::{ClusterId, Instant, Machine, Wall};
 use crate::dns::{Contents, Knows, Table, Zone};
-use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, WatchEvent};
+use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -107,6 +107,9 @@ impl Dns {
     fn refresh(&mut self, changed: &[Key]) {
         let concerned = changed.iter().filter(|key| matches!(key.kind, Kind::Import | Kind::SourceSlice));
         let services: BTreeSet<ServiceKey> = concerned.filter_map(Key::service).collect();
+        for service in &services {
+            self.share_ports(service);
+        }
         if !self.synced() {
             return; // Its content would not show.
         }
@@ -122,6 +125,20 @@ impl Dns {
             self.build()
         };
         self.swap(next);
+    }
+
+    /// Most slices have the ports of their import: these are kept once.
+    fn share_ports(&mut self, service: &ServiceKey) {
+        let Some(ports) = self.import(service).map(|import| import.offer.ports.clone()) else { return };
+        let slices = self.index.of_service(Api::Local, Kind::SourceSlice, service);
+        let apart = slices
+            .filter_map(|(_, object)| as_slice(object))
+            .filter(|slice| slice.ports == ports && !slice.ports.is_the_same_as(&ports));
+        let sharing = |slice: &Arc<SourceSlice>| SourceSlice { ports: ports.clone(), ..SourceSlice::clone(slice) };
+        let all: Vec<Object> = apart.map(sharing).map(Object::from).collect();
+        for slice in all {
+            self.index.share(Api::Local, &slice.key(), &slice);
+        }
     }
 
     fn swap(&mut self, next: Table) {
@@ -168,12 +185,12 @@ impl Dns {
         active.max_by_key(|gateway| (gateway.active, &gateway.node)).map(|g| g.reach.clone()).unwrap_or_default()
     }
 
-    fn import(&self, service: &ServiceKey) -> Option<&Import> {
+    fn import(&self, service: &ServiceKey) -> Option<&Arc<Import>> {
         as_import(self.index.get(Api::Local, &Key::of_service(Kind::Import, service))?)
     }
 }
 
-fn as_import(object: &Object) -> Option<&Import> {
+fn as_import(object: &Object) -> Option<&Arc<Import>> {
     let Object::Import(import) = object else { return None };
     Some(import)
 }

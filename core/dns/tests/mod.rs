@@ -7,9 +7,9 @@ mod wire;
 
 use super::client::mnemonic;
 use super::*;
-use crate::base::{ClusterId, Few, Label, Wall};
+use crate::base::{ClusterId, Label, Wall};
 use crate::model::{
-    Family, Import, Offer, Port, Protocol, Reach, ServiceKey, ServiceType, SourceEndpoint, SourceSlice,
+    Families, Family, Import, Offer, Port, Protocol, Reach, ServiceKey, ServiceType, SourceEndpoint, SourceSlice,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -77,14 +77,14 @@ fn import(name: &str, service_type: ServiceType, sources: &[(&str, Source)]) -> 
 }
 
 impl Service {
-    fn import(&self) -> Import {
+    fn import(&self) -> Arc<Import> {
         let mut ports: Vec<&Port> = self.sources.values().flat_map(|source| &source.ports).collect();
         ports.dedup_by_key(|port| &port.name);
-        Import {
+        Arc::new(Import {
             key: self.key.clone(),
-            offer: Arc::new(Offer::new(self.service_type, ports.into_iter().cloned().collect(), Few::default())),
+            offer: Arc::new(Offer::new(self.service_type, ports.into_iter().cloned().collect(), Families::default())),
             sources: self.sources.keys().map(|id| (cluster(id), Wall::default())).collect(),
-        }
+        })
     }
 
     fn slices(&self) -> Vec<SourceSlice> {

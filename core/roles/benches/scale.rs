@@ -188,9 +188,7 @@ fn read_anew(object: Object) -> Object {
     match object {
         Object::Import(import) => {
             let Import { key, offer, sources } = &*import;
-            let Offer { ports, families, .. } = Offer::clone(offer);
-            let (ports, families) = (ports.to_vec().into(), families.to_vec().into());
-            let offer = Arc::new(Offer { ports, families, ..Offer::clone(offer) });
+            let offer = Arc::new(Offer { ports: offer.ports.to_vec().into(), ..Offer::clone(offer) });
             let sources = sources.iter().map(|(cluster, since)| (cluster.clone(), *since)).collect();
             Object::from(Import { key: key.clone(), offer, sources })
         }

@@ -4,7 +4,9 @@ use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Epoch, Few, Label, NodeName, Rng, drain};
 use crate::dns::{Answer, Picks, Query, RecordKind, answer};
-use crate::model::{Digest, ExportSummary, Family, Offer, ServiceType, SourceEndpoint, SourceSlice, Version};
+use crate::model::{
+    Digest, ExportSummary, Families, Family, Offer, Port, Protocol, ServiceType, SourceEndpoint, SourceSlice, Version,
+};
 use crate::sync::ABSENCE;
 use alloc::string::String;
 use alloc::vec;
@@ -25,7 +27,7 @@ fn key(name: &str) -> ServiceKey {
 fn import(name: &str, sources: &[&str]) -> Object {
     Object::from(Import {
         key: key(name),
-        offer: Arc::new(Offer::new(ServiceType::ClusterIp, Few::default(), Few::default())),
+        offer: Arc::new(Offer::new(ServiceType::ClusterIp, Few::default(), Families::default())),
         sources: sources.iter().map(|id| (cluster(id), Wall::default())).collect(),
     })
 }
@@ -314,6 +316,25 @@ fn any_event(rng: &mut Rng) -> WatchEvent {
         1 | 2 => WatchEvent::Synced(kind),
         3 => WatchEvent::Deleted(any_object(rng, kind).key()),
         _ => WatchEvent::Applied(any_object(rng, kind), Version(rng.below(9).to_string().as_str().into())),
+    }
+}
+
+#[test]
+fn slices_with_the_ports_of_their_import_share_them_whichever_comes_first() {
+    let port = || Port { name: None, protocol: Protocol::Tcp, port: 80, app_protocol: None };
+    let offer = Arc::new(Offer::new(ServiceType::ClusterIp, [port()].into(), Families::default()));
+    let sources = [(cluster("east"), Wall::default())].into();
+    let import = Object::from(Import { key: key("web"), offer, sources });
+    let Object::SourceSlice(slice) = slice("web", "east", "10.102.0.10", true) else { panic!("no slice") };
+    let slice = Object::from(SourceSlice { ports: [port()].into(), ..SourceSlice::clone(&slice) });
+    for order in [[&import, &slice], [&slice, &import]] {
+        let mut dns = machine();
+        for object in order {
+            apply(&mut dns, object.clone());
+        }
+        let kept = dns.index.get(Api::Local, &slice.key()).unwrap();
+        assert_eq!(kept, &slice);
+        assert!(as_slice(kept).unwrap().ports.is_the_same_as(&dns.import(&key("web")).unwrap().offer.ports));
     }
 }
 

@@ -5,8 +5,7 @@ use super::field::ConvertError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tombolo_core::base::Few;
-use tombolo_core::model::{Family, InternalTrafficPolicy, Offer, Port, ServiceType, SessionAffinity};
+use tombolo_core::model::{Families, Family, InternalTrafficPolicy, Offer, Port, ServiceType, SessionAffinity};
 
 /// By meaning, where `ClientIP` is said without a time (MCS API).
 const AFFINITY_TIMEOUT_S: u32 = 10_800;
@@ -97,7 +96,7 @@ pub(super) fn write(offer: &Offer) -> Result<Value, ConvertError> {
     Ok(json!({
         "type": kind,
         "ports": ports_json(&offer.ports),
-        "ipFamilies": offer.families.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "ipFamilies": offer.families.into_iter().map(|family| family.to_string()).collect::<Vec<_>>(),
         "sessionAffinity": affinity,
         "sessionAffinityConfig": config,
         "internalTrafficPolicy": internal_traffic_text(offer.internal_traffic),
@@ -131,7 +130,7 @@ pub(super) fn port_json(port: &Port) -> Value {
     json!({ "name": name, "protocol": protocol_name(*protocol), "port": port, "appProtocol": app_protocol })
 }
 
-pub(super) fn families(field: &str, families: &[String]) -> Result<Few<Family>, ConvertError> {
+pub(super) fn families(field: &str, families: &[String]) -> Result<Families, ConvertError> {
     families.iter().enumerate().map(|(i, text)| family(&format!("{field}[{i}]"), text)).collect()
 }
 

@@ -99,7 +99,7 @@ pub(super) fn offer() -> impl Strategy<Value = Arc<Offer>> {
                 traffic_distribution,
                 labels,
                 annotations,
-                ..Offer::new(service_type, few(ports), few(families))
+                ..Offer::new(service_type, few(ports), families.into_iter().collect())
             })
         },
     )

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use tombolo_apiserver::{Change, Faults};
 use tombolo_core::base::{ClusterId, Epoch, Few, Label, NodeName, Wall};
 use tombolo_core::model::{
-    Api, ApiError, CableKey, Condition, ConditionType, Gateway, Import, Key, Kind, Lease, Object, Offer, ServiceKey,
-    ServiceType, Version, Write,
+    Api, ApiError, CableKey, Condition, ConditionType, Families, Gateway, Import, Key, Kind, Lease, Object, Offer,
+    ServiceKey, ServiceType, Version, Write,
 };
 use tombolo_core::roles::RequestId;
 use tombolo_shell::KubeHand as _;
@@ -137,7 +137,7 @@ async fn an_object_that_cannot_be_read_is_a_refusal() {
 fn import(clusters: &[&str]) -> Object {
     let since = |cluster: &&str| (ClusterId::new(cluster).unwrap(), Wall::from_unix_secs(1_000));
     let key = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-    let offer = Offer::new(ServiceType::ClusterIp, Few::default(), Few::default());
+    let offer = Offer::new(ServiceType::ClusterIp, Few::default(), Families::default());
     Object::from(Import { key, offer: Arc::new(offer), sources: clusters.iter().map(since).collect() })
 }
 
