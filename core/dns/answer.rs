@@ -154,6 +154,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
         Found::Apex if query.kind == RecordKind::Ns => Answer::Records([Data::Ns].into()),
         Found::Apex => only(Data::Soa, RecordKind::Soa, query.kind),
         Found::Version => only(Data::Version, RecordKind::Txt, query.kind),
+        Found::Server => addresses(query.kind, |kind| of_family(table.servers(), kind).collect()),
         Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind).collect()),
         Found::Cluster(owner, cluster, share) => {
             if owner.is_headless() && share.addresses.is_empty() {

@@ -18,7 +18,8 @@
 //! | `<svc>.<ns>.svc.Z` | the own cluster's address if it is offered, else one cluster's, in turn among the offered; headless: all addresses offered, each once, a different one first each time |
 //! | `<cluster>.<svc>.<ns>.svc.Z` | that cluster's addresses if it is offered |
 //! | `dns-version.Z` | TXT `1.0.0` (the MCS DNS specification) |
-//! | `Z` | SOA |
+//! | `Z` | SOA; NS, and the name server's addresses beside it |
+//! | `ns.dns.Z` | the addresses of the name server, as far as it was told them |
 //!
 //! | otherwise | says |
 //! |---|---|

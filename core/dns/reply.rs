@@ -111,7 +111,7 @@ impl Reply<'_> {
         if let Some(question) = self.question {
             encoder.emit_vec(question.bytes)?;
             counts.queries = 1;
-            let mut pen = Pen { encoder: &mut encoder, table, question, targets: BTreeMap::new() };
+            let mut pen = Pen { encoder: &mut encoder, table, question, server_at: 0, targets: BTreeMap::new() };
             self.metadata.truncation = !pen.sections(self.answers, self.soa, &mut counts)?;
         }
         if let Some(mut edns) = self.edns {
@@ -130,6 +130,8 @@ struct Pen<'a, 'b, 'c> {
     encoder: &'b mut BinEncoder<'c>,
     table: &'a Table,
     question: &'a Question<'a>,
+    /// Where the name of the server was written.
+    server_at: usize,
     /// The targets of SRV records, with where each was written first, and the addresses that it has.
     targets: BTreeMap<&'a Target, (usize, &'a [IpAddr])>,
 }
@@ -154,14 +156,30 @@ impl<'a> Pen<'a, '_, '_> {
             }
             counts.authorities += 1;
         }
+        if answers == [Data::Ns] {
+            self.addresses_of(self.server(), self.server_at, self.table.servers(), counts)?;
+        }
         for (target, (at, addresses)) in core::mem::take(&mut self.targets) {
-            let target = target_name(self.table, target);
-            for address in addresses {
-                if !self.whole(|pen| pen.record(|pen| pen.name_again(target, at), &Data::Address(*address)))? {
-                    return Ok(true);
-                }
-                counts.additionals += 1;
+            if !self.addresses_of(target_name(self.table, target), at, addresses, counts)? {
+                break;
             }
+        }
+        Ok(true)
+    }
+
+    /// Adds as many of the addresses of `name` as fit, and says whether that is all. It was written at `at`.
+    fn addresses_of(
+        &mut self,
+        name: Relative<'_>,
+        at: usize,
+        addresses: &[IpAddr],
+        counts: &mut HeaderCounts,
+    ) -> Result<bool, ProtoError> {
+        for address in addresses {
+            if !self.whole(|pen| pen.record(|pen| pen.name_again(name, at), &Data::Address(*address)))? {
+                return Ok(false);
+            }
+            counts.additionals += 1;
         }
         Ok(true)
     }
@@ -210,7 +228,10 @@ impl<'a> Pen<'a, '_, '_> {
             Data::Address(IpAddr::V6(address)) => AAAA(*address).emit(self.encoder),
             Data::Srv(srv) => self.srv(srv),
             Data::Version => self.encoder.emit_character_data(SCHEMA),
-            Data::Ns => self.name(self.server()),
+            Data::Ns => {
+                self.server_at = self.encoder.offset();
+                self.name(self.server())
+            }
             Data::Soa => self.soa(),
         }
     }
@@ -243,7 +264,7 @@ impl<'a> Pen<'a, '_, '_> {
         Relative { rest: self.table.zone().labels().len(), ..Relative::default() }
     }
 
-    /// The name of the server: nobody needs to reach it by that.
+    /// The name of the server.
     fn server(&self) -> Relative<'static> {
         Relative { path: Some("ns.dns"), ..self.zone() }
     }

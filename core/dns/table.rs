@@ -22,6 +22,8 @@ pub struct Contents<'a, I, S> {
     pub ttl: Duration,
     /// The own cluster: its sources are preferred and never lost.
     pub local: &'a ClusterId,
+    /// Where the name server itself is reached; may be empty.
+    pub servers: &'a Few<IpAddr>,
     /// What there is.
     pub imports: I,
     /// Where it is found: slices of services that are not imported, or of clusters that are no sources, say nothing.
@@ -42,6 +44,7 @@ pub struct Table {
     ttl_s: u32,
     serial: u32,
     knows: Knows,
+    servers: Few<IpAddr>,
     services: Services,
 }
 
@@ -172,6 +175,8 @@ pub(super) enum Found<'a> {
     NotReady,
     Apex,
     Version,
+    /// The name server.
+    Server,
     /// It has nothing of its own, but there are names below it.
     Between,
     Service(&'a Owner),
@@ -190,7 +195,7 @@ impl Table {
     pub fn build<'a>(
         contents: Contents<'_, impl IntoIterator<Item = &'a Arc<Import>>, impl IntoIterator<Item = &'a SourceSlice>>,
     ) -> Self {
-        let Contents { zone, ttl, local, imports, slices, reach, knows, serial } = contents;
+        let Contents { zone, ttl, local, servers, imports, slices, reach, knows, serial } = contents;
         let mut by_service: BTreeMap<&ServiceKey, Vec<&SourceSlice>> = BTreeMap::new();
         for slice in slices {
             by_service.entry(&slice.key).or_default().push(slice);
@@ -201,7 +206,7 @@ impl Table {
             services.set(&import.key, Some(Owner::of(import, slices, local, reach)));
         }
         let ttl_s = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX);
-        Self { zone: zone.clone(), ttl_s, serial, knows, services }
+        Self { zone: zone.clone(), ttl_s, serial, knows, servers: servers.clone(), services }
     }
 
     /// This table with `service` as `import` and `slices` have it, or without it. All else is shared. `local` and `reach`
@@ -229,7 +234,15 @@ impl Table {
     /// Whether it says the same as `other`, apart from the serial number.
     #[must_use]
     pub fn says_the_same_as(&self, other: &Self) -> bool {
-        (&self.zone, self.ttl_s, self.knows, &self.services) == (&other.zone, other.ttl_s, other.knows, &other.services)
+        let of = |table: &'_ Self| (table.ttl_s, table.knows);
+        of(self) == of(other)
+            && (&self.zone, &self.servers, &self.services) == (&other.zone, &other.servers, &other.services)
+    }
+
+    /// Where the name server itself is reached.
+    #[must_use]
+    pub fn servers(&self) -> &[IpAddr] {
+        &self.servers
     }
 
     /// The domain.
@@ -295,7 +308,8 @@ impl Table {
             _ if !self.synced() => Found::NotReady,
             Place::Apex => Found::Apex,
             Place::Version => Found::Version,
-            Place::Services | Place::Servers | Place::Server => Found::Between,
+            Place::Services | Place::Servers => Found::Between,
+            Place::Server => Found::Server,
             Place::Namespace(namespace) if self.services.namespaces.contains_key(namespace) => Found::Between,
             Place::Service(service) => below(service, &Found::Service),
             Place::Below(service, label) => below(service, &|owner| owner.below(label)),

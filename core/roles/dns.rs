@@ -21,13 +21,14 @@ mod tests;
 
 use super::by_service::as_slice;
 use super::{Event, Input, Output, Role};
-use crate::base::{ClusterId, Instant, Machine, Wall};
+use crate::base::{ClusterId, Few, Instant, Machine, Wall};
 use crate::dns::{Contents, Knows, Table, Zone};
 use crate::model::{Api, Gateway, Import, Key, Kind, Object, Reach, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,7 @@ pub struct Dns {
     cluster: ClusterId,
     zone: Zone,
     ttl: Duration,
+    servers: Few<IpAddr>,
     index: Index,
     reach: BTreeMap<ClusterId, Reach>,
     /// Of the newest word of the cluster's discovery.
@@ -61,13 +63,14 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// The DNS of `cluster` for `zone`; answers may be cached for `ttl`.
+    /// The DNS of `cluster` for `zone`, reached at `servers`, as far as that is known; answers may be cached for `ttl`.
     #[must_use]
-    pub fn new(cluster: ClusterId, zone: Zone, ttl: Duration) -> Self {
+    pub fn new(cluster: ClusterId, zone: Zone, ttl: Duration, servers: Few<IpAddr>) -> Self {
         let mut dns = Self {
             cluster,
             zone,
             ttl,
+            servers,
             index: Index::default(),
             reach: BTreeMap::new(),
             generation: 0,
@@ -159,6 +162,7 @@ impl Dns {
             zone: &self.zone,
             ttl: self.ttl,
             local: &self.cluster,
+            servers: &self.servers,
             imports,
             slices: slices.filter_map(|(_, object)| as_slice(object)).map(Arc::as_ref),
             reach: &self.reach,

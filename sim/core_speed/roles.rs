@@ -82,7 +82,10 @@ pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out 
         }
         Daemon::RouteAgent => user.use_it(RouteAgent::new(node_config(start))),
         Daemon::Discovery => user.use_it(Discovery::new(start.node.cluster.clone(), start.seed)),
-        Daemon::Dns => user.use_it(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL)),
+        Daemon::Dns => {
+            let server = start.layout.host(start.host).map(|host| host.address);
+            user.use_it(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL, server.into_iter().collect()))
+        }
     }
 }
 

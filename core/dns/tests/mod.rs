@@ -17,6 +17,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::time::Duration;
 use hickory_proto::op::{Message, MessageType};
 
@@ -96,6 +97,7 @@ impl Service {
 struct World {
     local: ClusterId,
     services: Vec<Service>,
+    servers: Vec<IpAddr>,
     reach: BTreeMap<ClusterId, Reach>,
     knows: Knows,
 }
@@ -111,7 +113,7 @@ fn world(local: &str) -> World {
             ("west", source(&["10.101.0.10"], true)),
         ],
     );
-    World { local: cluster(local), services: vec![web], reach: BTreeMap::new(), knows: Knows::All }
+    World { local: cluster(local), services: vec![web], servers: vec![], reach: BTreeMap::new(), knows: Knows::All }
 }
 
 impl World {
@@ -120,6 +122,7 @@ impl World {
             zone: &Zone::default(),
             ttl: Duration::from_secs(5),
             local: &self.local,
+            servers: &self.servers.clone().into(),
             imports: &self.services.iter().map(Service::import).collect::<Vec<_>>(),
             slices: &self.services.iter().flat_map(Service::slices).collect::<Vec<_>>(),
             reach: &self.reach,

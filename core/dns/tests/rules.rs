@@ -1,6 +1,7 @@
 //! Rules of the MCS DNS specification for which the other files have no scene.
 
 use super::*;
+use crate::base::Few;
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 
@@ -24,6 +25,22 @@ fn a_port_without_a_name_has_no_name_in_the_zone_and_is_among_those_of_the_servi
     }
     assert_eq!(world.ask(WEB, SRV, 1), ["*:80[10.102.0.10]"]);
     assert_eq!(world.ask(&format!("_tcp.{WEB}"), SRV, 1), ["NoSuchName"], "no name is below it");
+}
+
+#[test]
+fn the_name_servers_name_gives_its_addresses_and_the_zones_ns_record_brings_them_along() {
+    let mut world = world("east");
+    let (zone, server) = ("ClusterSet.local", "ns.dns.ClusterSet.local");
+    assert_eq!(world.ask(server, A, 1), ["NoData"], "nobody said where it is");
+    assert_eq!(reply(&world.table(), zone, RecordKind::Ns).additionals, []);
+    world.servers = ["192.0.2.53", "2001:db8::53"].map(|address| address.parse().unwrap()).into();
+    assert_eq!(world.ask(server, A, 1), ["192.0.2.53"]);
+    assert_eq!(world.ask(server, RecordKind::Aaaa, 1), ["2001:db8::53"]);
+    assert_eq!(world.ask(server, RecordKind::Txt, 1), ["NoData"]);
+    let told = reply(&world.table(), zone, RecordKind::Ns);
+    let beside: Vec<String> = told.additionals.iter().map(|r| format!("{} {}", r.name, r.data)).collect();
+    assert_eq!(beside, ["ns.dns.ClusterSet.local. 192.0.2.53", "ns.dns.ClusterSet.local. 2001:db8::53"]);
+    assert_eq!(told.to_vec().unwrap(), bytes(&world.table(), zone, RecordKind::Ns), "no name is written twice");
 }
 
 #[test]
@@ -65,6 +82,7 @@ fn a_denial_may_be_cached_for_five_seconds_at_most_and_all_records_of_an_answer_
             zone: &Zone::default(),
             ttl: Duration::from_secs(ttl_s.into()),
             local: &world.local,
+            servers: &Few::default(),
             imports: &world.services.iter().map(Service::import).collect::<Vec<_>>(),
             slices: &world.services.iter().flat_map(Service::slices).collect::<Vec<_>>(),
             reach: &world.reach,

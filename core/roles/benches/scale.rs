@@ -12,7 +12,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
-use tombolo_core::base::{ClusterId, Epoch, Instant, Label, Machine as _, Wall};
+use tombolo_core::base::{ClusterId, Epoch, Few, Instant, Label, Machine as _, Wall};
 use tombolo_core::dns::{Picks, Query, RecordKind, Table, Zone, answer, question, respond};
 use tombolo_core::model::{
     Api, ClusterRecord, Digest, ExportRecord, ExportSummary, Family, Import, Kind, Namespace, Object, Offer, Port,
@@ -228,7 +228,7 @@ fn change(discovery: &mut Discovery, round: u32) -> Duration {
 }
 
 fn full_dns() -> (Dns, std::sync::Arc<Table>, Duration) {
-    let mut dns = Dns::new(ClusterId::new("home").unwrap(), Zone::default(), Duration::from_secs(5));
+    let mut dns = Dns::new(ClusterId::new("home").unwrap(), Zone::default(), Duration::from_secs(5), Few::default());
     let began = Clock::now();
     let watches = dns.watches();
     let mut table = None;

@@ -65,7 +65,7 @@ fn gateway(node: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
 }
 
 fn machine() -> Dns {
-    Dns::new(cluster("west"), Zone::default(), Duration::from_secs(5))
+    Dns::new(cluster("west"), Zone::default(), Duration::from_secs(5), ["192.0.2.53".parse().unwrap()].into())
 }
 
 /// Feeds `event` and gives the table that comes of it.
@@ -316,6 +316,15 @@ fn any_event(rng: &mut Rng) -> WatchEvent {
         1 | 2 => WatchEvent::Synced(kind),
         3 => WatchEvent::Deleted(any_object(rng, kind).key()),
         _ => WatchEvent::Applied(any_object(rng, kind), Version(rng.below(9).to_string().as_str().into())),
+    }
+}
+
+#[test]
+fn the_address_of_the_name_server_is_in_each_table() {
+    let (mut dns, table) = ready(&[], &[]);
+    let grown = apply_all(&mut dns, web()).unwrap();
+    for table in [table, grown] {
+        assert_eq!(says(&table, "ns.dns.clusterset.local"), "[Address(192.0.2.53)]");
     }
 }
 
