@@ -157,7 +157,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
         Found::Server => addresses(query.kind, |kind| of_family(table.servers(), kind).collect()),
         Found::Host(host) => addresses(query.kind, |kind| of_family(&host.addresses, kind).collect()),
         Found::Cluster(owner, cluster, share) => {
-            if owner.is_headless() && share.addresses.is_empty() {
+            if owner.headless && share.addresses.is_empty() {
                 return Answer::NoSuchName;
             }
             if query.kind == RecordKind::Srv {
@@ -166,7 +166,7 @@ fn found(table: &Table, query: &Query, picks: &mut Picks) -> Answer {
             addresses(query.kind, |kind| of_family(&share.addresses, kind).collect())
         }
         Found::Service(owner) => {
-            if owner.is_headless() && owner.clusters().all(|(_, share)| share.addresses.is_empty()) {
+            if owner.headless && owner.clusters().all(|(_, share)| share.addresses.is_empty()) {
                 return Answer::NoSuchName;
             }
             if query.kind == RecordKind::Srv {
@@ -218,7 +218,7 @@ fn services(mut records: Vec<Srv>) -> Answer {
 
 /// The SRV records of one cluster's ports.
 fn of_cluster(owner: &Owner, cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) -> Vec<Srv> {
-    if owner.is_headless() {
+    if owner.headless {
         return of_hosts(cluster, share, wanted);
     }
     if share.addresses.is_empty() {
@@ -241,7 +241,7 @@ fn of_hosts(cluster: &ClusterId, share: &Share, wanted: impl Fn(&Port) -> bool) 
 /// The SRV records of a service. Headless: of all hosts, another one first at each turn. Else one a port, as the import has
 /// them, with the address of a cluster that listens there: the own one, or the one whose turn it is.
 fn of_service(owner: &Owner, wanted: impl Fn(&Port) -> bool, turn: impl FnOnce() -> u64) -> Vec<Srv> {
-    if owner.is_headless() {
+    if owner.headless {
         let hosts = owner.clusters().flat_map(|(cluster, share)| of_hosts(cluster, share, &wanted));
         let mut records: Vec<Srv> = hosts.collect();
         if !records.is_empty() {
@@ -274,7 +274,7 @@ fn srv(port: &Port, target: &Target, addresses: &[IpAddr]) -> Srv {
 /// The clusters that may be chosen from. If the own cluster is offered, it is the only one, for both families: a client
 /// must not leave it because of another family.
 fn chosen_from(owner: &Owner) -> impl Iterator<Item = (&ClusterId, &Share)> {
-    let is_allowed = |at: usize| owner.is_headless() || owner.preferred.is_none_or(|preferred| preferred == at);
+    let is_allowed = |at: usize| owner.headless || owner.prefers(at).unwrap_or(true);
     let allowed = owner.clusters().enumerate().filter(move |(at, _)| is_allowed(*at));
     allowed.map(|(_, offer)| offer).filter(|(_, share)| !share.addresses.is_empty())
 }
@@ -288,7 +288,7 @@ fn choose(owner: &Owner, kind: RecordKind, turn: impl FnOnce() -> u64) -> Vec<Da
     if count == 0 {
         return Vec::new();
     }
-    if !owner.is_headless() {
+    if !owner.headless {
         let chosen = candidates().nth(at(turn(), count));
         return chosen.into_iter().flat_map(|share| of_family(&share.addresses, kind)).collect();
     }

@@ -70,11 +70,13 @@ struct Services {
 }
 
 /// Some services, in the order of their hashes: to look for one, nothing else is read.
-type Part = Vec<(u64, Arc<Owner>)>;
+type Part = Vec<(u64, Owner)>;
 
 impl Services {
     /// With 100,000 services about 100 in a part.
     const PARTS: usize = 1024;
+    /// By how many places a part grows: many small steps would leave holes in memory, and doubling leaves places free.
+    const STEP: usize = 8;
 
     fn part(hash: u64) -> usize {
         usize::try_from(mix(hash) % Self::PARTS as u64).unwrap_or(0)
@@ -83,21 +85,23 @@ impl Services {
     fn get(&self, service: ServiceName<'_>) -> Option<&Owner> {
         let hash = service.hash();
         let part = self.parts.get(Self::part(hash))?;
-        place_in(part, hash, service).ok().and_then(|at| part.get(at)).map(|(_, owner)| &**owner)
+        place_in(part, hash, service).ok().and_then(|at| part.get(at)).map(|(_, owner)| owner)
     }
 
     /// Puts `owner` in the place of what is there.
     fn set(&mut self, service: &ServiceKey, owner: Option<Owner>) {
         let hash = ServiceName::from(service).hash();
         let Some(part) = self.parts.get_mut(Self::part(hash)).map(Arc::make_mut) else { return };
-        match (place_in(part, hash, service.into()), owner.map(Arc::new)) {
+        match (place_in(part, hash, service.into()), owner) {
             (Ok(at), Some(owner)) => part.splice(at..=at, [(hash, owner)]).for_each(drop),
             (Ok(at), None) => {
                 part.remove(at);
                 self.count(&service.namespace, |count| count.saturating_sub(1));
             }
             (Err(at), Some(owner)) => {
-                part.reserve_exact(1);
+                if part.len() == part.capacity() {
+                    part.reserve_exact(Self::STEP);
+                }
                 part.insert(at, (hash, owner));
                 self.count(&service.namespace, |count| count + 1);
             }
@@ -133,8 +137,10 @@ impl Default for Services {
 pub(super) struct Owner {
     /// As the view has it, and shared with that.
     import: Arc<Import>,
+    /// As the import says, where it takes longer to look.
+    pub(super) headless: bool,
     /// Where the own cluster is among them, if it is offered.
-    pub(super) preferred: Option<usize>,
+    preferred: Option<u32>,
     /// What each exporting cluster has, in the order of the import's sources. Those that are not offered have no
     /// addresses here.
     shares: Arc<[Share]>,
@@ -143,7 +149,7 @@ pub(super) struct Owner {
 /// Two are equal that say the same; an import has more to it.
 impl PartialEq for Owner {
     fn eq(&self, other: &Self) -> bool {
-        let said = |owner: &Self| (owner.is_headless(), owner.preferred);
+        let said = |owner: &Self| (owner.headless, owner.preferred);
         said(self) == said(other)
             && (self.key(), self.ports()) == (other.key(), other.ports())
             && self.clusters().eq(other.clusters())
@@ -348,15 +354,17 @@ impl Owner {
         let shares: Arc<[Share]> = slices_of.into_iter().map(share).collect();
         let offered = |(id, share): (&ClusterId, &Share)| id == local && !share.addresses.is_empty();
         let preferred = import.sources.keys().zip(&*shares).position(offered);
-        Self { import: Arc::clone(import), preferred, shares }
+        let preferred = preferred.and_then(|at| u32::try_from(at).ok());
+        Self { import: Arc::clone(import), headless, preferred, shares }
     }
 
     pub(super) fn key(&self) -> &ServiceKey {
         &self.import.key
     }
 
-    pub(super) fn is_headless(&self) -> bool {
-        self.import.offer.service_type == ServiceType::Headless
+    /// Whether the one at `at` of its clusters is the own one; `None` if that is not offered.
+    pub(super) fn prefers(&self, at: usize) -> Option<bool> {
+        self.preferred.map(|preferred| usize::try_from(preferred) == Ok(at))
     }
 
     /// Those of the import. A cluster may have others under these names, which it gave up to an older export.
