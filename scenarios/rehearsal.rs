@@ -274,7 +274,7 @@ pub fn claims(members: &[(&str, &str)]) -> Object {
         let ranges = Ranges { pods: vec![pods.parse().unwrap()], ..Ranges::default() };
         (cluster(name), Claim { identity: format!("uid of {name}"), ranges })
     };
-    Object::from(Claims { members: members.iter().map(claim).collect() })
+    Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })
 }
 
 /// What east has, as its discovery tells it and others copy it.

@@ -1,7 +1,7 @@
 //! The conversation with the broker that records a claim.
 
 use super::admission::{Application, Refusal, admit};
-use crate::base::{ClusterId, Instant, Machine, Rng};
+use crate::base::{ClusterId, Epoch, Instant, Machine, Rng};
 use crate::model::{ApiError, Claim, Claims, Ranges, Version};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
@@ -94,7 +94,7 @@ pub struct Grounds {
 #[derive(Clone, PartialEq, Debug)]
 enum Wish {
     Claim { application: Application, grounds: Grounds },
-    Release { cluster: ClusterId, identity: String },
+    Release { cluster: ClusterId, identity: String, epoch: Epoch },
 }
 
 /// Claims for one cluster, or gives its claim back: reads, decides, writes on top of what was read, and begins again when
@@ -116,10 +116,11 @@ impl Claiming {
         Self::begin(Wish::Claim { application, grounds }, seed, now)
     }
 
-    /// Begins to give the claim of `cluster` back at once, if it is the one of this identity.
+    /// Begins to give the claim of `cluster` back at once, if it is the one of this identity, and to leave a note that it
+    /// announced up to this epoch.
     #[must_use]
-    pub fn release(cluster: ClusterId, identity: String, seed: u64, now: Instant) -> Self {
-        Self::begin(Wish::Release { cluster, identity }, seed, now)
+    pub fn release(cluster: ClusterId, identity: String, epoch: Epoch, seed: u64, now: Instant) -> Self {
+        Self::begin(Wish::Release { cluster, identity, epoch }, seed, now)
     }
 
     fn begin(wish: Wish, seed: u64, now: Instant) -> Self {
@@ -149,7 +150,7 @@ impl Claiming {
     fn decide(&mut self, found: Option<(Claims, Version)>, now: Instant) {
         match self.wish.clone() {
             Wish::Claim { application, grounds } => self.decide_claim(found, &application, grounds, now),
-            Wish::Release { cluster, identity } => self.decide_release(found, &cluster, &identity, now),
+            Wish::Release { cluster, identity, epoch } => self.decide_release(found, (cluster, epoch), &identity, now),
         }
     }
 
@@ -171,12 +172,20 @@ impl Claiming {
         }
     }
 
-    fn decide_release(&mut self, found: Option<(Claims, Version)>, cluster: &ClusterId, identity: &str, now: Instant) {
-        let is_ours = |claims: &Claims| claims.members.get(cluster).is_some_and(|claim| claim.identity == identity);
+    fn decide_release(
+        &mut self,
+        found: Option<(Claims, Version)>,
+        (cluster, epoch): (ClusterId, Epoch),
+        identity: &str,
+        now: Instant,
+    ) {
+        let is_ours = |claims: &Claims| claims.members.get(&cluster).is_some_and(|claim| claim.identity == identity);
         match found.filter(|(claims, _)| is_ours(claims)) {
             None => self.over(Outcome::Released),
             Some((mut claims, version)) => {
-                claims.members.remove(cluster);
+                claims.members.remove(&cluster);
+                let last = claims.left.entry(cluster).or_default();
+                *last = epoch.max(*last);
                 self.write(claims, Some(version), Outcome::Released, now);
             }
         }

@@ -1,6 +1,6 @@
 //! What the members of a clusterset have claimed for themselves.
 
-use crate::base::{Cidr, ClusterId};
+use crate::base::{Cidr, ClusterId, Epoch};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,6 +22,17 @@ pub struct Claim {
 pub struct Claims {
     /// By cluster.
     pub members: BTreeMap<ClusterId, Claim>,
+    /// The highest epoch that a cluster knew of when it left: what it announced up to there is gone, and what it announces
+    /// when it joins again is of a higher one.
+    pub left: BTreeMap<ClusterId, Epoch>,
+}
+
+impl Claims {
+    /// Whether the cluster has left, and this is of before.
+    #[must_use]
+    pub fn is_of_before_it_left(&self, cluster: &ClusterId, epoch: Epoch) -> bool {
+        self.left.get(cluster).is_some_and(|last| epoch <= *last)
+    }
 }
 
 /// What a range is for.

@@ -14,8 +14,8 @@
 //!
 //! What a listing of the broker does not show any more, without a deletion seen, stays in the import until that has lasted,
 //! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
-//! or got old data back, takes nothing away ([`Index::believe`]). A cluster that the gateways believe to have left has none,
-//! and goes.
+//! or got old data back, takes nothing away ([`Index::believe`]). A cluster that the own gateways do not know, or believe to
+//! have left, is no member: what it has at the broker, or had, is not imported.
 //!
 //! Nothing is published or imported before the cluster is a member: before its gateways have announced it, here or at the
 //! broker. From then on it is one, whatever the APIs lose.
@@ -82,6 +82,8 @@ pub struct Discovery {
     refusals: BTreeMap<ServiceKey, Arc<str>>,
     /// The newest summary seen of each cluster.
     generations: BTreeMap<(Api, ClusterId), u64>,
+    /// The members, as the gateways of the own cluster know them, while the own API has their word that it has all.
+    members: Option<BTreeSet<ClusterId>>,
     /// What each cluster announced last that it has; it stays when its record does not.
     ranges: BTreeMap<ClusterId, Vec<Cidr>>,
     /// The own ones, at the broker and in the own cluster.
@@ -108,6 +110,7 @@ impl Discovery {
             not_exportable: BTreeMap::new(),
             refusals: BTreeMap::new(),
             generations: BTreeMap::new(),
+            members: None,
             ranges: BTreeMap::new(),
             summaries: BTreeMap::new(),
             wall: Wall::default(),
@@ -141,6 +144,7 @@ impl Discovery {
             let theirs = theirs.filter(|(_, object)| object.cluster() == Some(&cluster));
             touched.extend(theirs.filter_map(|(_, object)| as_slice(object)).map(|slice| slice.key.clone()));
         }
+        touched.extend(self.see_members(&changed));
         let complete = self.complete();
         let at_last = |now: &Complete| now.broker && now.imports;
         if at_last(&complete) && !at_last(&before) {
@@ -190,18 +194,43 @@ impl Discovery {
     /// Believes absences that have lasted, where their cluster says that all it has is there; its own cluster knows best
     /// itself. Gives the services that are touched.
     fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
-        let (own, generations) = (&self.cluster, &self.generations);
+        let (own, generations, members) = (&self.cluster, &self.generations, &self.members);
+        let has_left = |of: &ClusterId| members.as_ref().is_some_and(|members| !members.contains(of));
         let says_all = |index: &Index, cluster: &ClusterId| {
             let newest = generations.get(&(Api::Broker, cluster.clone())).copied().unwrap_or_default();
             index.summary_holds(Api::Broker, cluster, newest)
         };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => {
-                of == own || says_all(index, of) || has_left(index, own, of)
+                of == own || says_all(index, of) || has_left(of)
             }
             _ => true,
         });
         gone.iter().flat_map(|(_, key)| self.services_of(key)).collect()
+    }
+
+    /// Takes note of who is a member. Gives the services that are touched by who came or went.
+    fn see_members(&mut self, changed: &[Key]) -> BTreeSet<ServiceKey> {
+        if !changed.iter().any(|key| key.kind == Kind::Cluster) {
+            return BTreeSet::new();
+        }
+        let index = &self.index;
+        let says_all = index.synced(Api::Local, Kind::Cluster)
+            && index.word_of(Api::Local, Kind::Cluster, &self.cluster).is_some();
+        let known = || index.objects(Api::Local, Kind::Cluster).filter_map(|(_, object)| object.cluster().cloned());
+        let before = core::mem::replace(&mut self.members, says_all.then(|| known().collect()));
+        let moved = |cluster: &ClusterId| {
+            let [was, is] = [&before, &self.members].map(|m| m.as_ref().is_none_or(|m| m.contains(cluster)));
+            was != is
+        };
+        let records = index.objects(Api::Broker, Kind::ExportRecord);
+        let theirs = records.filter(|(_, object)| object.cluster().is_some_and(moved));
+        theirs.filter_map(|(key, _)| key.service()).collect()
+    }
+
+    /// Whether what the cluster has at the broker may be believed: it is a member, or nobody knows who is.
+    fn may_be_member(&self, cluster: &ClusterId) -> bool {
+        self.members.as_ref().is_none_or(|members| members.contains(cluster))
     }
 
     fn complete(&self) -> Complete {
@@ -315,8 +344,8 @@ impl Discovery {
             return;
         }
         let import_key = Key::of_service(Kind::Import, service);
-        let (ours, others): (Vec<_>, Vec<_>) =
-            self.records_of(service).partition(|record| record.cluster == self.cluster);
+        let of_members = self.records_of(service).filter(|record| self.may_be_member(&record.cluster));
+        let (ours, others): (Vec<_>, Vec<_>) = of_members.partition(|record| record.cluster == self.cluster);
         let ours = match own {
             // Published; or it was, and the broker has lost it.
             Own::Exported(own) if !ours.is_empty() || self.imports_from_here(&import_key) => Some(&own.record),
@@ -366,13 +395,6 @@ impl Discovery {
             self.writer.want(api, &key, wanted, &self.index);
         }
     }
-}
-
-/// Whether the gateways of the `own` cluster have come to believe that `of` is no member any more: the own API shows that it
-/// has all their copies, and there is none of that cluster's.
-fn has_left(index: &Index, own: &ClusterId, of: &ClusterId) -> bool {
-    let says_all = index.synced(Api::Local, Kind::Cluster) && index.word_of(Api::Local, Kind::Cluster, own).is_some();
-    says_all && !index.believes_word_of(Api::Local, Kind::Cluster, of)
 }
 
 impl Machine for Discovery {

@@ -19,7 +19,9 @@ mod reach;
 
 use super::backends::exported;
 use super::dialling::{Changed, Dialling};
-use super::node_side::{NodeConfig, NodeSide, OwnSide, nodes, own_candidates, remote_candidates, remote_clusters};
+use super::node_side::{
+    NodeConfig, NodeSide, OwnSide, claims, nodes, own_candidates, remote_candidates, remote_clusters,
+};
 use super::{Event, Input, Output, RequestId, Role};
 use crate::base::{ClusterId, Epoch, Instant, Lasting, Machine, NodeName, Slot};
 use crate::election::{self, Election};
@@ -227,7 +229,8 @@ impl Gateway {
             .filter(|(cluster, _)| *cluster == own)
             .map(|(_, epoch)| epoch)
             .max();
-        let highest = announced.max(self.node.take_heard_epoch());
+        let before_it_left = claims(&self.index).and_then(|claims| claims.left.get(own).copied());
+        let highest = announced.max(self.node.take_heard_epoch()).max(before_it_left);
         if let Some(epoch) = highest {
             self.elect(election::Input::Seen(epoch), now);
         }

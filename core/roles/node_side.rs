@@ -5,7 +5,7 @@ use super::dialling::Choices;
 use super::node_network::{Backends, Known, OwnCandidate, node_network};
 use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
-use crate::model::{Api, CableDriver, CableKey, Candidates, ClusterRecord, Key, KeyRef, Kind, Node, Object};
+use crate::model::{Api, CableDriver, CableKey, Candidates, Claims, ClusterRecord, Key, KeyRef, Kind, Node, Object};
 use crate::network::Wanted;
 use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
@@ -350,11 +350,14 @@ impl NodeSide {
     }
 
     /// Whether what is missing may be gone: only on somebody's word. Of the clusters that are reached, and of the own one,
-    /// the own API must have lost it: they would take it back. A cluster that says nothing at the broker has left if the
-    /// broker kept what others say there.
+    /// the own API must have lost it: they would take it back. A cluster that says nothing at the broker has left if it
+    /// noted so beside the claims, or if the broker kept what others say there.
     fn may_go(&self, index: &Index, api: Api, object: &Object) -> bool {
-        let Some((cluster, _)) = object.announced() else { return true };
+        let Some((cluster, epoch)) = object.announced() else { return true };
         let own = &self.config.cluster;
+        if api == Api::Broker && claims(index).is_some_and(|claims| claims.is_of_before_it_left(cluster, epoch)) {
+            return true;
+        }
         let is_word = object.kind() == Kind::Cluster;
         match api {
             Api::Local => cluster != own && says_all(index, api, own) && !self.lives(cluster),
@@ -420,6 +423,12 @@ impl NodeSide {
     pub(super) fn is_cleared(&self) -> bool {
         self.leaving == Some(Clearing::Done)
     }
+}
+
+/// The claims that the broker shows.
+pub(super) fn claims(index: &Index) -> Option<&Claims> {
+    let (object, _) = index.shown(Api::Broker, &Object::from(Claims::default()).key())?;
+    if let Object::Claims(claims) = object { Some(claims) } else { None }
 }
 
 /// Whether `cluster` says at `api` that all it has is there: it writes its Cluster last. In its own API, it has the copies of

@@ -149,6 +149,13 @@ impl Index {
         self.views.get(&(api, kind)).is_some_and(|view| view.synced)
     }
 
+    /// Whether a listing is running that has not shown this: it may not be there any more.
+    #[must_use]
+    pub fn is_in_doubt(&self, api: Api, key: &Key) -> bool {
+        let unmarked = self.views.get(&(api, key.kind)).and_then(|view| view.unmarked.as_ref());
+        unmarked.is_some_and(|unmarked| unmarked.contains(key))
+    }
+
     /// Whether that is so for all `kinds`.
     #[must_use]
     pub fn all_synced(&self, api: Api, kinds: &[Kind]) -> bool {

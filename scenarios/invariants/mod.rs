@@ -85,7 +85,7 @@ pub trait Invariant {
 #[must_use]
 pub fn all(scenario: &Scenario) -> Vec<Box<dyn Invariant>> {
     vec![
-        Box::new(one_announcer::OneAnnouncer::default()),
+        Box::new(one_announcer::OneAnnouncer::of(scenario)),
         Box::new(cut_is_not_dead::CutIsNotDead::of(scenario)),
         Box::new(no_lost_delete::NoLostDelete::of(scenario)),
         Box::new(no_early_sweep::NoEarlySweep::of(scenario)),

@@ -1,11 +1,12 @@
 //! **One announcer.** At most one gateway of a cluster announces in one epoch (its fellows may give back to an API that lost
 //! its data, word for word, what was announced), and what an older epoch still does never undoes what a newer one did: no older record replaces a newer one at any API, and nobody deletes a record of a
-//! term later than its own.
+//! term later than its own. A cluster that leaves takes all away and begins anew.
 
 use super::{Invariant, Violation};
-use crate::{ApiRef, Change, Daemon, Fact, Place, What};
+use crate::membership::Membership;
+use crate::{ApiFault, ApiRef, Broker, Change, Daemon, Fact, Place, Scenario, Verb, What};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use tombolo_core::base::{ClusterId, Epoch};
 use tombolo_core::model::{Key, Kind, Object};
 use tombolo_core::roles::Event;
@@ -13,8 +14,10 @@ use tombolo_core::roles::Event;
 const NAME: &str = "One announcer";
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct OneAnnouncer {
+    membership: Membership,
+    /// APIs that lose all they hold, in order of time.
+    emptied: VecDeque<(Duration, ApiRef)>,
     /// Who announces in which epoch.
     announcers: BTreeMap<(ClusterId, Epoch), Place>,
     /// What was announced last.
@@ -23,6 +26,19 @@ pub(super) struct OneAnnouncer {
     terms: BTreeMap<Place, Epoch>,
     /// The newest epoch at each API.
     newest: BTreeMap<(ApiRef, Kind, ClusterId), Epoch>,
+}
+
+impl OneAnnouncer {
+    pub(super) fn of(scenario: &Scenario) -> Self {
+        Self {
+            membership: Membership::of(scenario),
+            emptied: emptied(scenario),
+            announcers: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            terms: BTreeMap::new(),
+            newest: BTreeMap::new(),
+        }
+    }
 }
 
 impl Invariant for OneAnnouncer {
@@ -35,16 +51,28 @@ impl Invariant for OneAnnouncer {
     }
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        while let Some((_, api)) = self.emptied.pop_front_if(|(at, _)| *at <= fact.at) {
+            self.newest.retain(|(of, ..), _| *of != api);
+        }
         let text = match (&fact.what, &fact.place) {
             (What::Told(Event::Elected(epoch)), Place::Daemon(cluster, ..)) => {
                 self.terms.insert(fact.place.clone(), *epoch);
                 self.announces(cluster, *epoch, &fact.place)
             }
+            (What::Told(Event::Left), Place::Daemon(cluster, _, Daemon::Gateway)) => {
+                // Nothing of what it announced is left to be mistaken for what it announces next.
+                self.announcers.retain(|(of, _), _| of != cluster);
+                None
+            }
             (What::Wrote { by, change, key, object }, Place::Api(api)) => {
                 let (cluster, epoch) = object.announced()?;
+                if *change == Change::Deleted && self.membership.was_leaving(cluster, fact.at) {
+                    self.newest.remove(&(api.clone(), key.kind, cluster.clone()));
+                }
                 match change {
                     Change::Created | Change::Replaced => {
-                        let again = self.announced.insert(key.clone(), object.clone()).as_ref() == Some(object);
+                        let again = self.announced.insert(key.clone(), object.clone()).as_ref() == Some(object)
+                            || self.membership.was_leaving(cluster, fact.at);
                         self.wrote(api, by, key, cluster, epoch, again)
                     }
                     Change::Deleted => self.deleted(api, by, key, cluster, epoch),
@@ -62,6 +90,21 @@ impl Invariant for OneAnnouncer {
     fn end(&mut self, _: Duration) -> Vec<Violation> {
         Vec::new()
     }
+}
+
+/// Who has nothing shows nothing that is undone. A member that is the broker is emptied as both.
+fn emptied(scenario: &Scenario) -> VecDeque<(Duration, ApiRef)> {
+    let mut emptied = VecDeque::new();
+    for act in &scenario.timeline {
+        let Verb::Api(api, ApiFault::RestartedEmpty) = &act.verb else { continue };
+        emptied.push_back((act.at, api.clone()));
+        let is_broker =
+            |of: &Broker| matches!((api, of), (ApiRef::Cluster(id), Broker::Member(member)) if id == member);
+        if is_broker(&scenario.broker) {
+            emptied.push_back((act.at, ApiRef::Broker));
+        }
+    }
+    emptied
 }
 
 impl OneAnnouncer {
@@ -109,13 +152,13 @@ impl OneAnnouncer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearsal::{broken, elected, endpoint, fact, secs, stood_down, wrote};
+    use crate::rehearsal::{broken, elected, endpoint, fact, scenario, secs, stood_down, wrote};
 
     const A: &str = "west/gw-a gateway";
     const B: &str = "west/gw-b gateway";
 
     fn watch(facts: &[Fact]) -> Vec<String> {
-        broken(&mut OneAnnouncer::default(), facts, secs(60))
+        broken(&mut OneAnnouncer::of(&scenario(vec![], vec![])), facts, secs(60))
     }
 
     #[test]
@@ -158,6 +201,24 @@ mod tests {
         facts.push(writes(24, "east api", "east/gw-a gateway", Change::Deleted, "gw-a", 5));
         facts.push(writes(25, "west api", A, Change::Deleted, "gw-a", 5));
         assert_eq!(watch(&facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_cluster_that_left_begins_anew_and_one_that_did_not_may_not() {
+        let left =
+            vec![crate::rehearsal::act(10, crate::Verb::Leave(tombolo_core::base::ClusterId::new("west").unwrap()))];
+        let facts = [
+            fact(secs(1), A, elected(5)),
+            writes(2, "west api", A, Change::Created, "gw-a", 5),
+            writes(11, "west api", A, Change::Deleted, "gw-a", 5),
+            fact(secs(11), A, What::Told(Event::Left)),
+            fact(secs(20), B, elected(5)),
+            writes(20, "west api", B, Change::Created, "gw-b", 5),
+        ];
+        let watch = |timeline| broken(&mut OneAnnouncer::of(&scenario(timeline, vec![])), &facts, secs(60));
+        assert_eq!(watch(left), [""; 0]);
+        let stayed = &facts[..3].iter().chain(&facts[4..]).cloned().collect::<Vec<_>>();
+        assert_eq!(broken(&mut OneAnnouncer::of(&scenario(vec![], vec![])), stayed, secs(60)).len(), 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{cidr, cidrs, cluster, ranges};
 use crate::base::laws::{Subject, prove};
-use crate::base::{Cidr, Instant, Machine, Revision, Rng, Store, drain};
+use crate::base::{Cidr, Epoch, Instant, Machine, Revision, Rng, Store, drain};
 use crate::ipam::{Admitted, Application, Claiming, GlobalWish, Grounds, Input, Outcome, Output, admit};
 use crate::model::{ApiError, Claim, Claims, Ranges, Version};
 use alloc::collections::BTreeMap;
@@ -262,7 +262,7 @@ fn released(members: &[&Application], who: &Application) -> (Vec<Output>, Claims
     if !members.is_empty() {
         broker.0.create((), claims).unwrap();
     }
-    let mut release = Claiming::release(who.cluster.clone(), who.identity.clone(), 1, Instant::ZERO);
+    let mut release = Claiming::release(who.cluster.clone(), who.identity.clone(), Epoch(7), 1, Instant::ZERO);
     let mut said = vec![];
     while let Some(output) = release.poll_output() {
         if let Some(answer) = broker.answer(&output) {
@@ -279,6 +279,11 @@ fn a_claim_that_is_given_back_is_free_and_the_others_stay() {
     let (said, claims) = released(&[&east, &west], &east);
     assert_eq!(said.last(), Some(&Output::Done(Outcome::Released)));
     assert_eq!(claims.members.keys().collect::<Vec<_>>(), [&west.cluster]);
+    assert_eq!(claims.left, [(east.cluster.clone(), Epoch(7))].into());
+    assert!(
+        claims.is_of_before_it_left(&east.cluster, Epoch(7)) && !claims.is_of_before_it_left(&east.cluster, Epoch(8))
+    );
+    assert!(!claims.is_of_before_it_left(&west.cluster, Epoch(1)));
 }
 
 #[test]
@@ -302,7 +307,10 @@ impl Subject for AnyBroker {
     fn begin(rng: &mut Rng) -> (Self, Claiming) {
         if rng.below(3) == 0 {
             let who = application("a", GlobalWish::None);
-            return (Self(Broker::new()), Claiming::release(who.cluster, who.identity, rng.bits(), Instant::ZERO));
+            return (
+                Self(Broker::new()),
+                Claiming::release(who.cluster, who.identity, Epoch(7), rng.bits(), Instant::ZERO),
+            );
         }
         let wish = [GlobalWish::None, any_of(CLUSTERSET, 256)][usize::try_from(rng.below(2)).unwrap()];
         (Self(Broker::new()), Claiming::new(application("a", wish), Grounds::default(), rng.bits(), Instant::ZERO))

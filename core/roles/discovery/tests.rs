@@ -352,6 +352,7 @@ fn a_headless_service_is_found_at_its_pods_of_all_clusters() {
 #[test]
 fn an_address_outside_what_a_cluster_announced_is_not_imported_whenever_the_announcement_comes() {
     let mut world = World::of(&["west"]);
+    world.put("west", vec![announced("east", "10.102.0.0/16")]);
     world.put_broker(record_of("east", "web"));
     world.put_broker(source_slice("east", "web", "10.101.0.10"));
     world.run();

@@ -90,7 +90,7 @@ impl Gateway {
 
     /// Removes this cluster's other Endpoints, once the own one is seen (R31, B04).
     fn remove_former_endpoints(&mut self, api: Api, own: &Key, epoch: Epoch) {
-        if self.index.shown(api, own).is_none() {
+        if self.index.shown(api, own).is_none() || self.index.is_in_doubt(api, own) {
             return;
         }
         let cluster = &self.node.config().cluster;

@@ -1,11 +1,11 @@
 //! The cluster's copies of what other clusters have at the broker.
 
-use super::joining::{claims, ranges_of};
+use super::joining::ranges_of;
 use super::{COPIED, Gateway};
 use crate::base::{ClusterId, Epoch};
 use crate::ipam::conflicts;
 use crate::model::{Api, ClusterRecord, Key, Kind, Object, Ranges};
-use crate::roles::node_side::{remote_clusters, says_all};
+use crate::roles::node_side::{claims, remote_clusters, says_all};
 use crate::roles::{Event, Output};
 use alloc::collections::BTreeMap;
 use alloc::format;

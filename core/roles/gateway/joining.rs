@@ -16,9 +16,8 @@ use super::{COPIED, Gateway, OF_ELECTION};
 use crate::base::{ClusterId, Instant, Machine};
 use crate::ipam::{self, Application, Claiming, GlobalWish, Grounds, Outcome};
 use crate::model::{Api, ApiError, Claim, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
-use crate::roles::node_side::{NodeConfig, nodes};
+use crate::roles::node_side::{NodeConfig, claims, nodes};
 use crate::roles::{Event, Output, RequestId};
-use crate::sync::Index;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -160,7 +159,8 @@ impl Gateway {
         self.joining.conversations += 1;
         self.joining.asked = Some((Grounds::default(), now + AGAIN));
         let (cluster, identity) = (self.node.config().cluster.clone(), self.joining.identity.clone());
-        self.joining.conversation = Some(Claiming::release(cluster, identity, self.joining.seed, now));
+        let release = Claiming::release(cluster, identity, self.election.seen(), self.joining.seed, now);
+        self.joining.conversation = Some(release);
         self.pump_claiming(now);
     }
 
@@ -279,12 +279,6 @@ impl Gateway {
         }
         self.reconcile(now);
     }
-}
-
-/// The claims that the broker shows.
-pub(super) fn claims(index: &Index) -> Option<&Claims> {
-    let key = Object::from(Claims::default()).key();
-    index.shown(Api::Broker, &key).and_then(|(object, _)| as_claims(object))
 }
 
 /// What a cluster announces.

@@ -13,7 +13,7 @@ use super::{COPIED, Gateway, LEASE, OF_ELECTION};
 use crate::base::Instant;
 use crate::election;
 use crate::model::{Api, ApiError, Key, Kind, Lease, Object, Version, Write};
-use crate::roles::gateway::joining::claims;
+use crate::roles::node_side::claims;
 use crate::roles::{Event, Output, RequestId};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

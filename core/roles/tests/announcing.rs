@@ -3,7 +3,7 @@
 use super::cluster::{candidates, card, cluster, node, record, slot, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Machine, Wall};
-use crate::model::{Api, Endpoint, Kind, Lease, Object, Write};
+use crate::model::{Api, Endpoint, Kind, Lease, Object, WatchEvent, Write};
 use crate::roles::{Event, Gateway, GatewayConfig, Input, LEASE};
 use crate::sync::ABSENCE;
 use alloc::vec;
@@ -267,6 +267,23 @@ fn a_former_endpoint_that_stays_at_the_broker_is_not_copied_b03() {
     scene.settle();
     assert!(scene.apis.get(Api::Local, &present.key()).is_some());
     assert_eq!(scene.apis.get(Api::Local, &former.key()), None);
+}
+
+/// A restored broker shows the former gateway's, and may yet turn out to lack the present one's.
+#[test]
+fn a_former_endpoint_stays_while_a_running_listing_has_not_shown_the_own_one_b04() {
+    let mut scene = settled(&[]);
+    let Object::Endpoint(own) = scene.apis.of_kind(Api::Broker, Kind::Endpoint)[0].clone() else { unreachable!() };
+    let former = endpoint_of_gw_b(900);
+    scene.inputs.push_back(Input::Watched(Api::Broker, WatchEvent::Began(Kind::Endpoint)));
+    scene.show(Api::Broker, former.clone());
+    scene.settle();
+    assert!(scene.apis.get(Api::Broker, &former.key()).is_some());
+    let (_, version) = scene.apis.get(Api::Broker, &Object::from((*own).clone()).key()).unwrap();
+    scene.inputs.push_back(Input::Watched(Api::Broker, WatchEvent::Applied(Object::from((*own).clone()), version)));
+    scene.inputs.push_back(Input::Watched(Api::Broker, WatchEvent::Synced(Kind::Endpoint)));
+    scene.settle();
+    assert_eq!(scene.apis.get(Api::Broker, &former.key()), None);
 }
 
 #[test]

@@ -167,7 +167,7 @@ pub fn claims(members: &[(&str, &str, &str, &str)]) -> Object {
         let ranges = Ranges { pods, services, ..Ranges::default() };
         (cluster(name), Claim { identity: (*identity).into(), ranges })
     };
-    Object::from(Claims { members: members.iter().map(claim).collect() })
+    Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })
 }
 
 /// The same candidates, behind a NAT box.

@@ -3,7 +3,7 @@
 use super::cluster::{candidates, card, claims, cluster, record, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Wall};
-use crate::model::{Api, Kind, Lease, Object};
+use crate::model::{Api, Claims, Kind, Lease, Object};
 use crate::roles::gateway::LEASE;
 use crate::roles::{Event, Gateway, GatewayConfig, Input};
 use alloc::string::{String, ToString};
@@ -188,4 +188,41 @@ fn who_is_told_to_leave_before_it_knows_anything_waits_until_it_does() {
         scene.apis.of_kind(Api::Broker, Kind::Cluster).iter().filter(|o| o.cluster() == Some(&cluster("west"))).count(),
         0
     );
+}
+
+fn noted(members: &[(&str, &str, &str, &str)], left: &[(&str, u64)]) -> Object {
+    let Object::Claims(noted) = claims(members) else { unreachable!() };
+    let left = left.iter().map(|(id, epoch)| (cluster(id), Epoch(*epoch))).collect();
+    Object::from(Claims { left, ..Claims::clone(&noted) })
+}
+
+#[test]
+fn who_leaves_notes_its_last_epoch_and_announces_above_it_when_it_joins_again_whatever_its_clock_says() {
+    let mut scene = settled(&east());
+    leave(&mut scene);
+    scene.run(Duration::from_secs(5));
+    assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Claims), [&noted(&[EAST], &[("west", 1_001)])]);
+    let mut config = GatewayConfig { process: "2".into(), ..west("gw-a", 0) };
+    config.node.boot = scene.now;
+    scene.gateway = Gateway::new(config);
+    scene.inputs.extend([Input::Wall(Wall::from_unix_secs(5))]);
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(30));
+    assert_eq!(scene.endpoints(Api::Broker), [("gw-a", 1_002)]);
+}
+
+#[test]
+fn of_a_cluster_that_noted_that_it_left_nothing_of_before_is_believed_though_the_broker_may_have_lost_it() {
+    let at_broker = [record("east", 2, 7), candidates("east", 2, 7, &[("gw-a", 0)])];
+    let mut scene = settled(&[at_broker.as_slice(), &[claims(&[EAST])]].concat());
+    let is_copied = |scene: &Scene| scene.apis.get(Api::Local, &record("east", 2, 7).key()).is_some();
+    assert!(is_copied(&scene));
+    scene.apis.forget(Api::Broker);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    assert!(is_copied(&scene), "it may be away, and the broker has lost all");
+    scene.show(Api::Broker, noted(&[WEST], &[("east", 7)]));
+    scene.run(Duration::from_secs(15));
+    assert!(!is_copied(&scene));
 }

@@ -80,6 +80,15 @@ pub fn write_candidates(record: &Candidates) -> Value {
 struct ClaimsSpec {
     #[serde(default)]
     members: Vec<ClaimSpec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<LeftSpec>,
+}
+
+/// A cluster that has left, and the last epoch in which it announced.
+#[derive(Serialize, Deserialize)]
+struct LeftSpec {
+    cluster: String,
+    epoch: u64,
 }
 
 /// Each range in its text form. What a cluster does not have is left out.
@@ -116,7 +125,14 @@ pub fn read_claims(value: &Value) -> Result<Claims, ConvertError> {
             return Err(ConvertError::bad(field("cluster"), &claim.cluster, "given twice"));
         }
     }
-    Ok(Claims { members })
+    let mut left = BTreeMap::new();
+    for (i, LeftSpec { cluster, epoch }) in spec.left.iter().enumerate() {
+        let field = || format!("spec.left[{i}].cluster");
+        if left.insert(parse(field(), cluster)?, Epoch(*epoch)).is_some() {
+            return Err(ConvertError::bad(field(), cluster, "given twice"));
+        }
+    }
+    Ok(Claims { members, left })
 }
 
 pub fn write_claims(claims: &Claims) -> Value {
@@ -129,7 +145,9 @@ pub fn write_claims(claims: &Claims) -> Value {
         overlay: texts(&claim.ranges.overlay),
         nodes: texts(&claim.ranges.nodes),
     };
-    json!({ "metadata": {}, "spec": ClaimsSpec { members: claims.members.iter().map(member).collect() } })
+    let left = claims.left.iter().map(|(cluster, epoch)| LeftSpec { cluster: cluster.to_string(), epoch: epoch.0 });
+    let spec = ClaimsSpec { members: claims.members.iter().map(member).collect(), left: left.collect() };
+    json!({ "metadata": {}, "spec": spec })
 }
 
 fn texts<T: Display>(items: &[T]) -> Vec<String> {

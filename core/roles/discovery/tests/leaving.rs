@@ -83,3 +83,19 @@ fn an_own_api_that_lost_all_copies_says_nothing_about_who_left() {
     world.run_for(Duration::from_secs(300));
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
 }
+
+/// Its discovery does not run, and so cannot take its records away.
+#[test]
+fn what_a_cluster_left_at_the_broker_is_not_imported_and_is_again_when_it_is_back() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.stop("east");
+    world.delete("west", &announced("east", "10.0.0.0/8").key());
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
+    assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
+    world.put("west", vec![announced("east", "10.0.0.0/8")]);
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
