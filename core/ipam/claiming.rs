@@ -116,8 +116,8 @@ impl Claiming {
         Self::begin(Wish::Claim { application, grounds }, seed, now)
     }
 
-    /// Begins to give the claim of `cluster` back at once, if it is the one of this identity, and to leave a note that it
-    /// announced up to this epoch.
+    /// Begins to give the claim of `cluster` back at once, and to leave a note that it announced up to this epoch, also where
+    /// the broker has lost the claim: somebody may give it back. Where another cluster has the id, that is left alone.
     #[must_use]
     pub fn release(cluster: ClusterId, identity: String, epoch: Epoch, seed: u64, now: Instant) -> Self {
         Self::begin(Wish::Release { cluster, identity, epoch }, seed, now)
@@ -179,16 +179,16 @@ impl Claiming {
         identity: &str,
         now: Instant,
     ) {
-        let is_ours = |claims: &Claims| claims.members.get(&cluster).is_some_and(|claim| claim.identity == identity);
-        match found.filter(|(claims, _)| is_ours(claims)) {
-            None => self.over(Outcome::Released),
-            Some((mut claims, version)) => {
-                claims.members.remove(&cluster);
-                let last = claims.left.entry(cluster).or_default();
-                *last = epoch.max(*last);
-                self.write(claims, Some(version), Outcome::Released, now);
-            }
+        let (mut claims, expected) = found.map_or_else(Default::default, |(claims, version)| (claims, Some(version)));
+        let owner = claims.members.get(&cluster).map(|claim| claim.identity == identity);
+        let is_anothers = owner == Some(false);
+        if is_anothers || owner.is_none() && claims.is_of_before_it_left(&cluster, epoch) {
+            return self.over(Outcome::Released);
         }
+        claims.members.remove(&cluster);
+        let last = claims.left.entry(cluster).or_default();
+        *last = epoch.max(*last);
+        self.write(claims, expected, Outcome::Released, now);
     }
 
     fn write(&mut self, claims: Claims, expected: Option<Version>, then: Outcome, now: Instant) {

@@ -287,14 +287,21 @@ fn a_claim_that_is_given_back_is_free_and_the_others_stay() {
 }
 
 #[test]
-fn where_there_is_no_claim_of_this_identity_nothing_is_written_b36() {
+fn what_is_anothers_under_this_id_is_left_alone_b36() {
     let (east, west) = (application("east", GlobalWish::None), application("west", GlobalWish::None));
     let stranger = Application { identity: "uid of a stranger".into(), ..east.clone() };
-    for (members, who) in [(&[&east, &west][..], &stranger), (&[&west], &east), (&[], &east)] {
-        let (said, claims) = released(members, who);
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert_eq!(said[1], Output::Done(Outcome::Released));
-        assert_eq!(claims.members.len(), members.len());
+    let (said, claims) = released(&[&east, &west], &stranger);
+    assert_eq!((said.len(), &said[1]), (2, &Output::Done(Outcome::Released)));
+    assert_eq!((claims.members.len(), claims.left.len()), (2, 0));
+}
+
+#[test]
+fn a_note_is_left_though_the_broker_has_lost_the_claim() {
+    let (east, west) = (application("east", GlobalWish::None), application("west", GlobalWish::None));
+    for members in [&[&west][..], &[]] {
+        let (said, claims) = released(members, &east);
+        assert_eq!(said.last(), Some(&Output::Done(Outcome::Released)));
+        assert_eq!((claims.members.len(), claims.left.get(&east.cluster)), (members.len(), Some(&Epoch(7))));
     }
 }
 

@@ -142,10 +142,15 @@ impl Gateway {
         self.index.all_synced(Api::Broker, &COPIED) && !COPIED.into_iter().any(shows)
     }
 
+    /// Whether there is yet a claim to give back, or a note to leave.
     fn has_claim(&self) -> bool {
         let stays = self.leaving.as_ref().is_some_and(|leaving| leaving.claim_stays);
-        let claims = claims(&self.index).and_then(|claims| claims.members.get(&self.node.config().cluster));
-        !self.index.synced(Api::Broker, Kind::Claims) || claims.is_some_and(|c| self.joining.is_ours(c)) && !stays
+        let own = &self.node.config().cluster;
+        let claims = claims(&self.index);
+        let is_ours = claims.and_then(|claims| claims.members.get(own)).map(|claim| self.joining.is_ours(claim));
+        let is_noted = claims.is_some_and(|claims| claims.is_of_before_it_left(own, self.election.seen()));
+        let over = is_ours.map_or(is_noted, |ours| !ours);
+        !self.index.synced(Api::Broker, Kind::Claims) || !over && !stays
     }
 
     /// Whether no API shows anything that the gateways of this cluster wrote, but for the lease.

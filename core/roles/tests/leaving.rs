@@ -110,7 +110,7 @@ fn a_fellow_takes_only_its_card_away_and_has_left_when_all_is_gone() {
     scene.delete(Api::Local, &record("west", 1, 0).key());
     scene.delete(Api::Local, &card("gw-b", 1, 1, None).key());
     scene.delete(Api::Broker, &record("west", 1, 0).key());
-    scene.show(Api::Broker, claims(&[EAST]));
+    scene.show(Api::Broker, noted(&[EAST], &[("west", 900)]));
     scene.run(Duration::from_secs(10));
     assert_eq!((left(&scene), shown(&scene, Api::Local)), (0, ["Lease submariner-gateway-lock".into()].into()));
     scene.run(Duration::from_secs(10));
