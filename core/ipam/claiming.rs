@@ -3,6 +3,7 @@
 use super::admission::{Application, Refusal, admit};
 use crate::base::{ClusterId, Epoch, Instant, Machine, Rng};
 use crate::model::{ApiError, Claim, Claims, Ranges, Version};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use core::time::Duration;
@@ -93,7 +94,7 @@ pub struct Grounds {
 /// What the conversation is about.
 #[derive(Clone, PartialEq, Debug)]
 enum Wish {
-    Claim { application: Application, grounds: Grounds },
+    Claim(Box<(Application, Grounds)>),
     Release { cluster: ClusterId, identity: String, epoch: Epoch },
 }
 
@@ -113,7 +114,7 @@ impl Claiming {
     /// Begins to claim at once. `seed` spreads the pauses.
     #[must_use]
     pub fn new(application: Application, grounds: Grounds, seed: u64, now: Instant) -> Self {
-        Self::begin(Wish::Claim { application, grounds }, seed, now)
+        Self::begin(Wish::Claim(Box::new((application, grounds))), seed, now)
     }
 
     /// Begins to give the claim of `cluster` back at once, and to leave a note that it announced up to this epoch, also where
@@ -149,7 +150,10 @@ impl Claiming {
 
     fn decide(&mut self, found: Option<(Claims, Version)>, now: Instant) {
         match self.wish.clone() {
-            Wish::Claim { application, grounds } => self.decide_claim(found, &application, grounds, now),
+            Wish::Claim(wish) => {
+                let (application, grounds) = *wish;
+                self.decide_claim(found, &application, grounds, now);
+            }
             Wish::Release { cluster, identity, epoch } => self.decide_release(found, (cluster, epoch), &identity, now),
         }
     }
