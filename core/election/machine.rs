@@ -24,6 +24,8 @@ pub struct Election {
     wall: Option<(Wall, Instant)>,
     /// The highest epoch seen anywhere.
     seen: Epoch,
+    /// Up to here nobody announces any more: the cluster left, and began anew.
+    left: Epoch,
     /// The highest epoch that was heard of from elsewhere when it was news, and when.
     rival: Option<(Epoch, Instant)>,
     view: Option<View>,
@@ -85,6 +87,7 @@ impl Election {
             config,
             wall: None,
             seen: Epoch(0),
+            left: Epoch(0),
             rival: None,
             view: None,
             stale: false,
@@ -191,7 +194,7 @@ impl Election {
         let patience = self.config.durations.lease;
         let (free, recorded) = match &view.found {
             // Nobody can have held it yet, or nobody else could.
-            None if self.seen == Epoch(0) || self.alone => (None, Epoch(0)),
+            None if self.seen <= self.left || self.alone => (None, Epoch(0)),
             None => (Some(view.changed + patience), Epoch(0)),
             Some((lease, _)) if lease.holder.is_none() || self.is_mine(lease) || self.is_a_dead_ones(lease) => {
                 (None, lease.epoch)
@@ -404,6 +407,16 @@ impl Machine for Election {
                 if self.term.is_some() {
                     // What we announce would be taken for old.
                     self.stand_down(format!("epoch {epoch} was seen elsewhere"));
+                    if self.flight.is_none() {
+                        self.act(now);
+                    }
+                }
+            }
+            Input::Left(epoch) => {
+                self.left = self.left.max(epoch);
+                self.seen = self.seen.max(epoch);
+                if self.term.is_some_and(|term| term <= epoch) {
+                    self.stand_down(format!("the cluster left in epoch {epoch}"));
                     if self.flight.is_none() {
                         self.act(now);
                     }

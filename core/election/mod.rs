@@ -165,6 +165,8 @@ pub enum Input {
     Wall(Wall),
     /// An epoch of the own cluster was seen somewhere: on the broker, in a hello.
     Seen(Epoch),
+    /// The own cluster announced up to this epoch before it left: nobody is at work in it, and the next one is above it.
+    Left(Epoch),
     /// Whether no other host may hold the lease. Until that is said, others may.
     Alone(bool),
     /// What came of [`Output::Read`]: the Lease, or `None` if there is none.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::laws::{Subject, prove};
 use crate::base::{Instant, Machine, Rng, drain};
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -423,6 +424,7 @@ impl Subject for RandomApi {
                 Input::Answered { request: rng.below(20), result: Ok(None) }
             }
             16 => Input::Alone(rng.chance(500_000)),
+            15 if rng.chance(100_000) => Input::Left(Epoch(UNIX + rng.below(1_000))),
             13..=15 => Input::Written { request: rng.below(20), result: Ok(version(rng.below(9))) },
             _ => Input::Wall(wall),
         }
@@ -470,4 +472,21 @@ fn a_lease_of_another_host_is_waited_for_also_by_one_that_is_alone_now() {
     candidate.hear(Input::Alone(true));
     let held = Ok(Some((held_by("gw-b/1", 9), version(5))));
     assert_eq!(candidate.hear(Input::Answered { request: 0, result: held }), []);
+}
+
+#[test]
+fn a_cluster_that_left_has_no_holder_to_wait_for_and_announces_above_what_it_did() {
+    let mut candidate = Candidate::new();
+    candidate.hear(Input::Left(Epoch(UNIX + 500)));
+    let takes = candidate.hear(Input::Answered { request: 0, result: Ok(None) });
+    assert!(matches!(&takes[..], [Output::Write { lease, .. }] if lease.epoch == Epoch(UNIX + 501)), "{takes:?}");
+}
+
+#[test]
+fn who_learns_that_its_cluster_had_left_in_a_later_epoch_announces_above_that() {
+    let mut candidate = Candidate::elected();
+    assert_eq!(candidate.hear(Input::Left(Epoch(UNIX))), []);
+    let heard = candidate.hear(Input::Left(Epoch(UNIX + 500)));
+    let because = format!("the cluster left in epoch {}", UNIX + 500);
+    assert_eq!(heard[0], Output::StoodDown { epoch: Epoch(UNIX + 1), because });
 }

@@ -230,7 +230,10 @@ impl Gateway {
             .map(|(_, epoch)| epoch)
             .max();
         let before_it_left = claims(&self.index).and_then(|claims| claims.left.get(own).copied());
-        let highest = announced.max(self.node.take_heard_epoch()).max(before_it_left);
+        let highest = announced.max(self.node.take_heard_epoch());
+        if let Some(epoch) = before_it_left.filter(|_| self.leaving.is_none()) {
+            self.elect(election::Input::Left(epoch), now);
+        }
         if let Some(epoch) = highest {
             self.elect(election::Input::Seen(epoch), now);
         }
