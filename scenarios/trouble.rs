@@ -7,6 +7,7 @@ use crate::{Act, ApiFault, ApiRef, Daemon, Fact, Place, Scenario, Side, Verb, Wh
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tombolo_core::base::{ClusterId, NodeName};
+use tombolo_core::roles::Event;
 
 /// See the module. Must be shown every fact, in order.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,8 +15,8 @@ pub(crate) struct Trouble {
     coming: VecDeque<Act>,
     off: BTreeSet<(ClusterId, NodeName)>,
     dead: BTreeSet<(ClusterId, NodeName, Daemon)>,
-    /// Clusters that have left, or are about to.
-    left: BTreeSet<ClusterId>,
+    /// Daemons that have told that nothing of theirs is left.
+    left: BTreeSet<(ClusterId, NodeName, Daemon)>,
     cuts: Vec<(Side, Side)>,
     apis: BTreeMap<ApiRef, ApiFault>,
     /// When the last act was.
@@ -69,11 +70,15 @@ impl Trouble {
                 let key = (cluster.clone(), node.clone(), *daemon);
                 if *runs {
                     self.dead.remove(&key);
-                } else if !self.off.contains(&(cluster.clone(), node.clone())) && !self.left.contains(cluster) {
+                } else if !self.off.contains(&(cluster.clone(), node.clone())) && !self.left.contains(&key) {
                     self.dead.insert(key);
                 }
                 self.last_beyond_apis = Some(fact.at);
                 self.rest(fact.at);
+            }
+            // That it ends is no trouble.
+            (What::Told(Event::Left), Place::Daemon(cluster, node, daemon)) => {
+                self.left.insert((cluster.clone(), node.clone(), *daemon));
             }
             _ => {}
         }
@@ -239,15 +244,10 @@ impl Trouble {
             | Verb::Start(..)
             | Verb::NatRemap(_)
             | Verb::ChangeAddress(_)
+            | Verb::Leave(_)
             | Verb::Rebuild(_) => self.beyond_apis(*at),
             Verb::Join(cluster) => {
-                self.left.remove(cluster);
-                self.beyond_apis(*at);
-            }
-            // That its daemons end is no trouble.
-            Verb::Leave(cluster) => {
-                self.left.insert(cluster.clone());
-                self.dead.retain(|(of, ..)| of != cluster);
+                self.left.retain(|(of, ..)| of != cluster);
                 self.beyond_apis(*at);
             }
             // Not a fault, but things move.
@@ -305,6 +305,15 @@ mod tests {
         let runs = fact(secs(7), "west/gw-a gateway", What::Process(true));
         assert!(after(vec![], std::slice::from_ref(&died), 6).in_force());
         assert!(!after(vec![], &[died, runs], 7).in_force());
+    }
+
+    #[test]
+    fn a_daemon_that_has_left_may_end_and_one_that_died_before_is_trouble() {
+        let leave = || vec![act(5, Verb::Leave(cluster("west")))];
+        let died = fact(secs(6), "west/gw-a gateway", What::Process(false));
+        assert!(after(leave(), std::slice::from_ref(&died), 7).in_force());
+        let left = fact(secs(6), "west/gw-a gateway", What::Told(Event::Left));
+        assert!(!after(leave(), &[left, died], 7).in_force());
     }
 
     #[test]
