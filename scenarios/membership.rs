@@ -77,19 +77,17 @@ impl Membership {
 
     /// When it was told to leave, if it has not joined again since.
     pub(crate) fn left_since(&self, cluster: &ClusterId, at: Duration) -> Option<Duration> {
-        let mut left = self.left.get(cluster).into_iter().flatten();
-        left.find(|(from, to)| *from <= at && at < *to).map(|(from, _)| *from)
+        begun(&self.left, cluster, at)
     }
 
     /// Since when it has been a member without a break.
     pub(crate) fn since(&self, cluster: &ClusterId, at: Duration) -> Option<Duration> {
-        let mut member = self.spans.get(cluster).into_iter().flatten();
-        member.find(|(from, to)| *from <= at && at < *to).map(|(from, _)| *from)
+        begun(&self.spans, cluster, at)
     }
 
     /// Whether the cluster is a member at that moment.
     pub(crate) fn at(&self, cluster: &ClusterId, at: Duration) -> bool {
-        self.spans.get(cluster).into_iter().flatten().any(|(from, to)| *from <= at && at < *to)
+        self.since(cluster, at).is_some()
     }
 
     /// Those parts of `spans` in which the cluster is a member.
@@ -99,6 +97,12 @@ impl Membership {
             |(from, to): &(Duration, Duration), (begin, end): &(Duration, Duration)| (*from.max(begin), *to.min(end));
         member.flat_map(|span| spans.iter().map(move |other| cut(span, other))).filter(|(from, to)| from < to).collect()
     }
+}
+
+/// When the span of the cluster began that holds this moment.
+fn begun(spans: &Spans, cluster: &ClusterId, at: Duration) -> Option<Duration> {
+    let mut spans = spans.get(cluster).into_iter().flatten();
+    spans.find(|(from, to)| *from <= at && at < *to).map(|(from, _)| *from)
 }
 
 fn meet(one: [Cidr; 2], other: [Cidr; 2]) -> bool {

@@ -203,6 +203,11 @@ impl Index {
         version.as_ref().map(|version| (object, version))
     }
 
+    /// Whether the API shows any object of a kind that is one of `these`.
+    pub fn shows_any(&self, api: Api, kind: Kind, these: impl Fn(&Object) -> bool) -> bool {
+        self.objects(api, kind).any(|(key, object)| these(object) && self.shown(api, key).is_some())
+    }
+
     /// What `cluster` says of itself at the API, if that is shown: its object of `kind`, of which it has one, by its own
     /// name.
     #[must_use]

@@ -64,18 +64,14 @@ impl Discovery {
 
     /// Whether an API shows anything of this daemon's, or may yet.
     fn is_left_over(&self) -> bool {
-        let shows = |api, kind, ours: &dyn Fn(&Object) -> bool| {
-            let mut objects = self.index.objects(api, kind).filter(|(_, object)| ours(object));
-            objects.any(|(key, _)| self.index.shown(api, key).is_some())
-        };
         let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary];
         let is_own = |object: &Object| object.cluster() == Some(&self.cluster);
         let says_something = |object: &Object| matches!(object, Object::ServiceExport(e) if !e.conditions.is_empty());
         self.writer.all_busy().next().is_some()
-            || kinds.into_iter().any(|kind| shows(Api::Broker, kind, &is_own))
+            || kinds.into_iter().any(|kind| self.index.shows_any(Api::Broker, kind, is_own))
             || [Kind::Import, Kind::SourceSlice, Kind::ExportSummary]
                 .into_iter()
-                .any(|kind| shows(Api::Local, kind, &|_| true))
-            || shows(Api::Local, Kind::ServiceExport, &says_something)
+                .any(|kind| self.index.shows_any(Api::Local, kind, |_| true))
+            || self.index.shows_any(Api::Local, Kind::ServiceExport, says_something)
     }
 }

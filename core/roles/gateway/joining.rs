@@ -142,11 +142,8 @@ impl Gateway {
         }
         let grounds = self.grounds();
         if self.joining.asked.as_ref().is_none_or(|(on, again)| *on != grounds || *again <= now) {
-            self.joining.conversations += 1;
-            self.joining.asked = Some((grounds.clone(), now + AGAIN));
-            let seed = self.joining.seed;
-            self.joining.conversation = Some(Claiming::new(self.application(), grounds, seed, now));
-            self.pump_claiming(now);
+            let claiming = Claiming::new(self.application(), grounds.clone(), self.joining.seed, now);
+            self.ask(claiming, grounds, now);
         }
     }
 
@@ -156,11 +153,16 @@ impl Gateway {
         if self.joining.conversation.is_some() || waits {
             return;
         }
-        self.joining.conversations += 1;
-        self.joining.asked = Some((Grounds::default(), now + AGAIN));
         let (cluster, identity) = (self.node.config().cluster.clone(), self.joining.identity.clone());
         let release = Claiming::release(cluster, identity, self.election.seen(), self.joining.seed, now);
-        self.joining.conversation = Some(release);
+        self.ask(release, Grounds::default(), now);
+    }
+
+    /// Begins a conversation with the broker, on these grounds.
+    fn ask(&mut self, conversation: Claiming, grounds: Grounds, now: Instant) {
+        self.joining.conversations += 1;
+        self.joining.asked = Some((grounds, now + AGAIN));
+        self.joining.conversation = Some(conversation);
         self.pump_claiming(now);
     }
 

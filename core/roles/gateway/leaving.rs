@@ -135,10 +135,7 @@ impl Gateway {
 
     fn is_silent_at_broker(&self) -> bool {
         let own = &self.node.config().cluster;
-        let shows = |kind| {
-            let mut objects = self.index.objects(Api::Broker, kind);
-            objects.any(|(key, object)| object.cluster() == Some(own) && self.index.shown(Api::Broker, key).is_some())
-        };
+        let shows = |kind| self.index.shows_any(Api::Broker, kind, |object| object.cluster() == Some(own));
         self.index.all_synced(Api::Broker, &COPIED) && !COPIED.into_iter().any(shows)
     }
 
@@ -155,8 +152,7 @@ impl Gateway {
 
     /// Whether no API shows anything that the gateways of this cluster wrote, but for the lease.
     fn is_gone(&self) -> bool {
-        let shows =
-            |kind| self.index.objects(Api::Local, kind).any(|(key, _)| self.index.shown(Api::Local, key).is_some());
+        let shows = |kind| self.index.shows_any(Api::Local, kind, |_| true);
         let here = [Kind::Cluster, Kind::Endpoint, Kind::Candidates, Kind::Gateway];
         let all_seen = self.index.all_synced(Api::Local, &here);
         let is_done = self.writer.all_busy().next().is_none();
