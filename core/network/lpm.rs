@@ -11,7 +11,7 @@ use core::net::IpAddr;
 
 /// The longest range of `ranges` that holds `address`.
 pub(super) fn longest_in(ranges: &BTreeSet<Cidr>, address: IpAddr) -> Option<Cidr> {
-    search(address, |bound| ranges.range(..=bound).next_back().copied())
+    longest_match(address, |bound| ranges.range(..=bound).next_back().copied())
 }
 
 /// The routes of `table` that hold `address`, longest first.
@@ -31,7 +31,8 @@ pub(super) fn routes(
     })
 }
 
-fn search(address: IpAddr, below: impl Fn(Cidr) -> Option<Cidr>) -> Option<Cidr> {
+/// The longest range that holds `address`, where `below` gives the greatest range that is not above its argument.
+pub fn longest_match(address: IpAddr, below: impl Fn(Cidr) -> Option<Cidr>) -> Option<Cidr> {
     search_from(address, Cidr::host(address), below)
 }
 

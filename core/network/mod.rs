@@ -20,6 +20,7 @@ pub use conntrack::{Class, Conntrack, Direction, Flow, Learned, Stage, Tuple};
 pub use entry::Entry;
 pub use forward::{Outcome, forward};
 pub use leans::leans_on;
+pub use lpm::longest_match;
 pub use packet::{Arrival, Encapsulation, Flags, Packet, Transport, Verdict};
 pub use plan::{Action, Plan, Step, plan};
 pub use slots::{SLOTS, slots};
