@@ -6,4 +6,5 @@
     reason = "it stands on the machine's own clock and threads"
 )]
 
+pub mod tunnel;
 pub mod wireguard;

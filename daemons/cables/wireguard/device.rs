@@ -226,7 +226,7 @@ impl Device {
         messages.iter_mut().for_each(|message| message.passes = false);
         let Some(key) = self.numbers.get(&number).copied() else { return };
         let Some(peer) = self.peers.get_mut(&key) else { return };
-        let Some(session) = peer.sessions.get(number) else { return };
+        let Some(session) = peer.sessions.get(number).filter(|session| session.lives(now)) else { return };
         let (mut bytes, mut is_empty, mut is_right, mut last) = (0_u64, true, false, None);
         for message in messages {
             if message.counter >= REJECT_AFTER_MESSAGES || !session.window.take(message.counter) {

@@ -1,0 +1,55 @@
+//! Cables on a real kernel, in network namespaces of their own, which end with the threads that are in them.
+//!
+//! Without root, or without ip, ping or `/dev/net/tun`, it says SKIPPED and why.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "namespaces are of threads; packets take time")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails may panic")]
+#![allow(clippy::print_stdout, reason = "it says what it skips")]
+
+#[path = "../../linux/tests/bed.rs"]
+#[allow(dead_code, reason = "the tests of the kernel's network use the rest")]
+mod bed;
+mod site;
+mod traffic;
+mod tunnels;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    if let Some(lacking) = lacking() {
+        println!("SKIPPED: cables on the kernel ({lacking})");
+        return ExitCode::SUCCESS;
+    }
+    let tests = [tunnels::TESTS].concat();
+    let trial = |(name, test): (&'static str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok::<_, Failed>(())
+        })
+    };
+    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+}
+
+/// A test and its name.
+type Test = (&'static str, fn());
+
+/// What is missing here, if anything is.
+fn lacking() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("not root".into());
+    }
+    let namespace = std::thread::spawn(|| nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)).join();
+    match namespace {
+        Ok(Ok(())) => {}
+        Ok(Err(errno)) => return Some(format!("no network namespaces: {errno}")),
+        Err(_) => return Some("no network namespaces".into()),
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("no /dev/net/tun".into());
+    }
+    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success());
+    ["ip", "ping"].into_iter().find(|program| !runs(program)).map(|program| format!("no {program}"))
+}
