@@ -289,7 +289,9 @@ fn choose(owner: &Owner, kind: RecordKind, turn: impl FnOnce() -> u64) -> Vec<Da
         return Vec::new();
     }
     if !owner.headless {
-        let chosen = candidates().nth(at(turn(), count));
+        // Where one is all there is, nobody takes turns.
+        let turn = if count == 1 { 0 } else { turn() };
+        let chosen = candidates().nth(at(turn, count));
         return chosen.into_iter().flat_map(|share| of_family(&share.addresses, kind)).collect();
     }
     let mut all: Vec<IpAddr> = candidates().flat_map(|share| &share.addresses).copied().filter(is_of(kind)).collect();

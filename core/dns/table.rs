@@ -215,6 +215,12 @@ impl Table {
         Self { zone: zone.clone(), ttl_s, serial, knows, servers: servers.clone(), services }
     }
 
+    /// A table of `zone` that knows nothing yet: what a server begins with.
+    #[must_use]
+    pub fn of_nothing(zone: Zone) -> Self {
+        Self { zone, ..Self::default() }
+    }
+
     /// This table with `service` as `import` and `slices` have it, or without it. All else is shared. `local` and `reach`
     /// as in [`Contents`].
     #[must_use]

@@ -8,11 +8,14 @@ use super::reply::{Question, Reply, can_be_said};
 use super::table::Table;
 use alloc::vec::Vec;
 use hickory_proto::op::{self, Edns, Header, HeaderCounts, Message, MessageType, Metadata, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, DecodeError};
 
 /// Largest reply in a datagram to a client that names no size (RFC 1035 4.2.1).
 const DATAGRAM_MIN: u16 = 512;
+/// The option that tells more of an error than the response code does (RFC 8914).
+const EXTENDED_ERROR: u16 = 15;
 /// Largest reply in any datagram: fits every path without being cut (RFC 9715).
 pub(super) const DATAGRAM_MAX: u16 = 1232;
 
@@ -128,8 +131,26 @@ fn answered(
     let edns = edns.map(|theirs| {
         let mut ours = Edns::new();
         ours.set_max_payload(DATAGRAM_MAX).set_dnssec_ok(theirs.flags().dnssec_ok);
+        if let Some(more) = more_of_error(metadata.response_code, question.query.kind) {
+            // Such a reply has no records that it might take the room from.
+            ours.options_mut().insert(EdnsOption::Unknown(EXTENDED_ERROR, more.to_be_bytes().into()));
+        }
         ours
     });
     let soa = metadata.authoritative && answers.is_empty();
     Reply { metadata, question: Some(question), answers: &answers, soa, edns }.encode(table, limit).ok()
+}
+
+/// Why it is an error, in the numbers of RFC 8914.
+fn more_of_error(code: ResponseCode, asked: RecordKind) -> Option<u16> {
+    const NOT_READY: u16 = 14;
+    const PROHIBITED: u16 = 18;
+    const NOT_AUTHORITATIVE: u16 = 20;
+    if code == ResponseCode::ServFail {
+        Some(NOT_READY)
+    } else if code == ResponseCode::Refused {
+        Some(if asked == RecordKind::Transfer { PROHIBITED } else { NOT_AUTHORITATIVE })
+    } else {
+        None
+    }
 }

@@ -206,7 +206,8 @@ fn dig(reply: &[u8]) -> String {
     );
     if let Some(edns) = &m.edns {
         let dnssec = if edns.flags().dnssec_ok { ", do" } else { "" };
-        out += &format!(";; EDNS {}{dnssec}, udp: {}\n", edns.version(), edns.max_payload());
+        let options: String = edns.options().as_ref().iter().map(|(_, option)| format!(", {option:?}")).collect();
+        out += &format!(";; EDNS {}{dnssec}, udp: {}{options}\n", edns.version(), edns.max_payload());
     }
     for question in &m.queries {
         out += &format!(";{} {} {}\n", question.name, question.query_class, question.query_type);
