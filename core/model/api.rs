@@ -122,6 +122,18 @@ pub enum WatchEvent {
     Synced(Kind),
 }
 
+impl WatchEvent {
+    /// Which kind's watch it is a step of.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Began(kind) | Self::Synced(kind) => *kind,
+            Self::Applied(object, _) => object.kind(),
+            Self::Deleted(key) => key.kind,
+        }
+    }
+}
+
 /// A wanted write. All are compare-and-swap.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Write {

@@ -15,14 +15,16 @@
 //! What a listing of the broker does not show any more, without a deletion seen, stays in the import until that has lasted,
 //! and for as long as its cluster has no [`ExportSummary`] there, or an older one than before: a broker that lost its data,
 //! or got old data back, takes nothing away ([`Index::believe`]). A cluster that the own gateways do not know, or believe to
-//! have left, is no member: what it has at the broker, or had, is not imported.
+//! have left, is no member: what it has at the broker, or had, is not imported. Until they have said whom they know nothing
+//! new is.
 //!
 //! Nothing is published or imported before the cluster is a member: before its gateways have announced it, here or at the
 //! broker. From then on it is one, whatever the APIs lose.
 //!
 //! Of other clusters no endpoint is believed that lies outside the ranges which they announced.
 //!
-//! The own API has an [`ExportSummary`] too: it says to the cluster's DNS that all imports are there.
+//! The own API has an [`ExportSummary`] too: it says to the cluster's DNS that all imports are there. Where no such word stands
+//! yet, it waits for those of all members: the broker may have lost what they have.
 //!
 //! In the own cluster's import the own source is as the own API shows it, once it is published: the own cluster learns
 //! that its pods are not ready, or that an export has ended, even while the broker cannot be reached.
@@ -42,6 +44,7 @@ use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 use leaving::Left;
 use own::{Own, Summary};
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,10 @@ use serde::{Deserialize, Serialize};
 /// How many writes may be under way before the other services wait. All of a clusterset are judged at the start, and an API
 /// has no use for a hundred thousand requests at once, nor has the daemon for the memory that they take.
 const WRITES_AT_ONCE: usize = 1_000;
+
+/// How long discovery waits for the word of each member before it says in an API that has no such word that all imports are
+/// there: a member may have no discovery at all.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which views are complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +72,12 @@ pub enum DiscoveryWake {
     Write,
     /// What the broker does not show any more may be gone for good.
     Absence,
+    /// Members have had their time to say that all they have is at the broker.
+    Silence,
 }
+
+/// The newest summary seen of each cluster.
+type Generations = BTreeMap<(Api, ClusterId), u64>;
 
 /// The machine. See the module docs.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,14 +92,15 @@ pub struct Discovery {
     not_exportable: BTreeMap<ServiceKey, NotExportable>,
     /// Why the broker refuses own records.
     refusals: BTreeMap<ServiceKey, Arc<str>>,
-    /// The newest summary seen of each cluster.
-    generations: BTreeMap<(Api, ClusterId), u64>,
-    /// The members, as the gateways of the own cluster know them, while the own API has their word that it has all.
+    generations: Generations,
+    /// The members, as the gateways of the own cluster knew them when the own API last had their word that it has all.
     members: Option<BTreeSet<ClusterId>>,
     /// What each cluster announced last that it has; it stays when its record does not.
     ranges: BTreeMap<ClusterId, Vec<Cidr>>,
     /// The own ones, at the broker and in the own cluster.
     summaries: BTreeMap<Api, Summary>,
+    /// Until when it waits for the words of members.
+    patient_until: Option<Instant>,
     wall: Wall,
     writer: Writer,
     /// Services that are yet to be judged: there were too many to write about all of them at once.
@@ -113,6 +126,7 @@ impl Discovery {
             members: None,
             ranges: BTreeMap::new(),
             summaries: BTreeMap::new(),
+            patient_until: None,
             wall: Wall::default(),
             writer: Writer::new(seed),
             touched: BTreeSet::new(),
@@ -134,6 +148,7 @@ impl Discovery {
             *known = summary.generation.max(*known);
         }
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
+        let about_clusters = event.kind() == Kind::Cluster;
         let changed = self.index.watched(api, event, now);
         if api == Api::Broker {
             self.index.hear_out(api, Kind::ExportSummary, &self.cluster, &changed, now);
@@ -144,11 +159,14 @@ impl Discovery {
             let theirs = theirs.filter(|(_, object)| object.cluster() == Some(&cluster));
             touched.extend(theirs.filter_map(|(_, object)| as_slice(object)).map(|slice| slice.key.clone()));
         }
-        touched.extend(self.see_members(&changed));
+        if about_clusters {
+            touched.extend(self.see_members());
+        }
         let complete = self.complete();
         let at_last = |now: &Complete| now.broker && now.imports;
         if at_last(&complete) && !at_last(&before) {
             self.presume_imported(now);
+            self.patient_until = Some(now + PATIENCE);
         }
         touched.extend(self.believe_absences(now));
         if complete != before || self.member != was_member {
@@ -196,41 +214,48 @@ impl Discovery {
     fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
         let (own, generations, members) = (&self.cluster, &self.generations, &self.members);
         let has_left = |of: &ClusterId| members.as_ref().is_some_and(|members| !members.contains(of));
-        let says_all = |index: &Index, cluster: &ClusterId| {
-            let newest = generations.get(&(Api::Broker, cluster.clone())).copied().unwrap_or_default();
-            index.summary_holds(Api::Broker, cluster, newest)
-        };
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => {
-                of == own || says_all(index, of) || has_left(of)
+                of == own || says_all(index, generations, of) || has_left(of)
             }
             _ => true,
         });
-        gone.iter().flat_map(|(_, key)| self.services_of(key)).collect()
+        let mut touched: BTreeSet<ServiceKey> = gone.iter().flat_map(|(_, key)| self.services_of(key)).collect();
+        if gone.iter().any(|(_, key)| key.kind == Kind::Cluster) {
+            touched.extend(self.see_members());
+        }
+        touched
     }
 
-    /// Takes note of who is a member. Gives the services that are touched by who came or went.
-    fn see_members(&mut self, changed: &[Key]) -> BTreeSet<ServiceKey> {
-        if !changed.iter().any(|key| key.kind == Kind::Cluster) {
-            return BTreeSet::new();
-        }
+    /// Takes note of who is a member, if the own API has the word that it has all of them. Gives the services that are touched
+    /// by who came or went.
+    fn see_members(&mut self) -> BTreeSet<ServiceKey> {
         let index = &self.index;
         let says_all = index.synced(Api::Local, Kind::Cluster)
             && index.word_of(Api::Local, Kind::Cluster, &self.cluster).is_some();
-        let known = || index.objects(Api::Local, Kind::Cluster).filter_map(|(_, object)| object.cluster().cloned());
-        let before = core::mem::replace(&mut self.members, says_all.then(|| known().collect()));
-        let moved = |cluster: &ClusterId| {
-            let [was, is] = [&before, &self.members].map(|m| m.as_ref().is_none_or(|m| m.contains(cluster)));
-            was != is
+        if !says_all {
+            return BTreeSet::new();
+        }
+        let known = index.objects(Api::Local, Kind::Cluster).filter_map(|(_, object)| object.cluster().cloned());
+        let members = known.collect();
+        let before = self.members.replace(members);
+        let moved = |of: &ClusterId| {
+            let [was, is] = [&before, &self.members].map(|m| m.as_ref().is_some_and(|known| known.contains(of)));
+            before.is_none() || was != is
         };
         let records = index.objects(Api::Broker, Kind::ExportRecord);
         let theirs = records.filter(|(_, object)| object.cluster().is_some_and(moved));
         theirs.filter_map(|(key, _)| key.service()).collect()
     }
 
-    /// Whether what the cluster has at the broker may be believed: it is a member, or nobody knows who is.
-    fn may_be_member(&self, cluster: &ClusterId) -> bool {
-        self.members.as_ref().is_none_or(|members| members.contains(cluster))
+    /// Whether what the cluster has at the broker of this service may be believed: it is a member; while nobody knows who is,
+    /// if it is imported already.
+    fn may_be_member(&self, cluster: &ClusterId, service: &ServiceKey) -> bool {
+        let imported = || {
+            let import = self.index.get(Api::Local, &Key::of_service(Kind::Import, service));
+            matches!(import, Some(Object::Import(import)) if import.sources.contains_key(cluster))
+        };
+        *cluster == self.cluster || self.members.as_ref().map_or_else(imported, |members| members.contains(cluster))
     }
 
     fn complete(&self) -> Complete {
@@ -344,7 +369,7 @@ impl Discovery {
             return;
         }
         let import_key = Key::of_service(Kind::Import, service);
-        let of_members = self.records_of(service).filter(|record| self.may_be_member(&record.cluster));
+        let of_members = self.records_of(service).filter(|record| self.may_be_member(&record.cluster, service));
         let (ours, others): (Vec<_>, Vec<_>) = of_members.partition(|record| record.cluster == self.cluster);
         let ours = match own {
             // Published; or it was, and the broker has lost it.
@@ -397,6 +422,12 @@ impl Discovery {
     }
 }
 
+/// Whether `cluster` says that all it exports is at the broker.
+fn says_all(index: &Index, newest: &Generations, cluster: &ClusterId) -> bool {
+    let newest = newest.get(&(Api::Broker, cluster.clone())).copied().unwrap_or_default();
+    index.summary_holds(Api::Broker, cluster, newest)
+}
+
 impl Machine for Discovery {
     type Input = Input;
     type Output = Output;
@@ -430,7 +461,8 @@ impl Machine for Discovery {
     fn poll_timeout(&self) -> Option<(Instant, DiscoveryWake)> {
         let write = self.writer.poll_timeout().map(|at| (at, DiscoveryWake::Write));
         let absence = self.index.poll_timeout().map(|at| (at, DiscoveryWake::Absence));
-        [write, absence].into_iter().flatten().min().filter(|_| !self.stopped)
+        let silence = self.patient_until.map(|at| (at, DiscoveryWake::Silence));
+        [write, absence, silence].into_iter().flatten().min().filter(|_| !self.stopped)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -442,7 +474,8 @@ impl Machine for Discovery {
             self.judge_again(due);
         }
         let gone = self.believe_absences(now);
-        if !gone.is_empty() {
+        let waited = self.patient_until.take_if(|at| *at <= now).is_some();
+        if waited || !gone.is_empty() {
             self.judge_all(gone);
         }
     }

@@ -1,9 +1,10 @@
 //! One watch that never ends.
 //!
 //! kube's `watcher` lists and follows. Around it stands what it lacks: a seeded backoff; an own deadline for a listing
-//! that hangs; and a new start, with a listing, after an answer from which it would only ask the same again for ever. It
-//! does so after `410 Gone` as the answer to a watch (it knows 410 only inside a stream), and after a version that lies in
-//! the future, which is how an API that was emptied or restored shows.
+//! that hangs; and a new start, with a listing, after anything that breaks it off. It would go on from the last version it
+//! saw: from one that the API has forgotten, or that lies in its future, for ever; and where the API came back with an old
+//! store, whose versions begin anew, from one that stands for something else there, without what came before it. Only a
+//! watch whose time is over, or that is refused, goes on.
 //!
 //! Objects are taken as plain JSON and read one by one: one that cannot be read is told and treated as if it were not
 //! there, and spoils nothing else.
@@ -34,7 +35,8 @@ pub struct Watch {
     kind: Kind,
     inbox: Inbox,
     backoff: Backoff,
-    failed_at: Instant,
+    /// When the last listing was complete, if nothing failed since.
+    listed_at: Option<Instant>,
     /// How long one watch request lasts.
     lasts_secs: u32,
     /// What was told of each object that cannot be read.
@@ -56,7 +58,7 @@ impl Watch {
             kind,
             inbox,
             backoff: Backoff::new(config.backoff.0, config.backoff.1, rng.bits()),
-            failed_at: Instant::now(),
+            listed_at: None,
             lasts_secs: least.saturating_add(u32::try_from(spread).unwrap_or(0)),
             unreadable: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -124,7 +126,7 @@ impl Watch {
                 }
                 Some(Err(error)) => {
                     let pause = self.pause();
-                    if !synced || needs_a_new_start(&error) {
+                    if !synced || !is_to_wait(&error) {
                         return pause;
                     }
                     sleep(pause).await;
@@ -134,14 +136,12 @@ impl Watch {
         }
     }
 
-    /// The pause after a failure. A watch that went on and had nothing to tell shows no success: it is one if failures
-    /// stay away for longer than they would take to come again.
+    /// The pause after a failure. That a listing was complete shows no success where each watch after it fails; it is one if
+    /// the watch then lasted for longer than such a failure takes.
     fn pause(&mut self) -> Duration {
-        let config = &self.requests.config;
-        if self.failed_at.elapsed() > config.backoff.1 + config.request_deadline * 3 {
+        if self.listed_at.take().is_some_and(|at| at.elapsed() > self.requests.config.request_deadline) {
             self.backoff.reset();
         }
-        self.failed_at = Instant::now();
         self.backoff.pause()
     }
 
@@ -160,7 +160,7 @@ impl Watch {
                 self.unreadable.retain(|name, _| listed.contains(name));
                 self.keys.retain(|name, _| listed.contains(name));
                 self.tell(WatchEvent::Synced(self.kind));
-                self.backoff.reset();
+                self.listed_at = Some(Instant::now());
             }
             watcher::Event::Apply(object) => {
                 self.backoff.reset();
@@ -239,12 +239,8 @@ impl Watch {
     }
 }
 
-/// Whether the watcher would ask the same again and get the same answer.
-fn needs_a_new_start(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 410 | 504),
-        watcher::Error::WatchError(status) => matches!(status.code, 410 | 500 | 504),
-        watcher::Error::NoResourceVersion | watcher::Error::InitialListFailed(_) => true,
-        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => false,
-    }
+/// Whether the API refuses the watch, or has too much to do for it: a listing would not help.
+fn is_to_wait(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    matches!(status.code, 401 | 403 | 429)
 }

@@ -25,6 +25,8 @@ pub struct Faults {
     pub erroring: bool,
     /// Requests are taken and never answered, and open watches say nothing.
     pub silent: bool,
+    /// Watches are refused with a 403, as to a client that may only list.
+    pub refuses_watches: bool,
     /// How expiry is told to a watch that begins.
     pub gone: Gone,
 }

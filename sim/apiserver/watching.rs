@@ -45,11 +45,15 @@ impl Watching {
     /// Opens a watch.
     ///
     /// # Errors
-    /// What the server answers instead: a bad selector, a revision in the future, or, if it tells expiry so, `Expired`.
+    /// What the server answers instead: a bad selector, a revision in the future, a refusal on purpose, or, if it tells expiry
+    /// so, `Expired`.
     pub fn open(server: &ApiServer, call: &Call) -> Result<Self, Failure> {
         let Query { labels, fields, timeout_secs, bookmarks, initial_events, .. } = &call.query;
         let selector = Selector::parse(labels.as_deref(), fields.as_deref())?;
         let state = server.state();
+        if state.faults.refuses_watches {
+            return Err(Failure::new(Reason::Forbidden, "watches are refused on purpose"));
+        }
         let now = Instant::now();
         let start = call.query.revision()?;
         let mut watching = Self {

@@ -40,11 +40,10 @@ pub(super) enum Answer {
         events: Vec<WatchEvent>,
         revision: Revision,
     },
-    /// The watch is over; `expired`: what it would go on from is forgotten.
+    /// The watch is over.
     Ended {
         watch: usize,
         session: u64,
-        expired: bool,
     },
 }
 
@@ -96,7 +95,7 @@ impl ApiServer {
         match ask {
             Ask::Read(id, _) if erroring => (Answer::Read(id, Err(ApiError::Unreachable)), None),
             Ask::Write(id, _) if erroring => (Answer::Written(id, Err(ApiError::Unreachable)), None),
-            Ask::Watch { watch, session, .. } if erroring => (Answer::Ended { watch, session, expired: false }, None),
+            Ask::Watch { watch, session, .. } if erroring => (Answer::Ended { watch, session }, None),
             Ask::Read(id, key) => {
                 let there = self.store.get(&(space, key));
                 let found = there.map(|there| (Object::clone(&there.value), version(there.modified)));
@@ -154,7 +153,7 @@ impl ApiServer {
             Some(revision) => {
                 let Some(events) = self.since(space, kind, revision) else {
                     self.watchers.remove(&id);
-                    return Answer::Ended { watch, session, expired: true };
+                    return Answer::Ended { watch, session };
                 };
                 events
             }
@@ -198,7 +197,7 @@ impl ApiServer {
         let (session, latest) = (watcher.session, self.store.latest());
         let Some(events) = self.since(watcher.space, watcher.kind, watcher.cursor) else {
             self.watchers.remove(&id);
-            return Some(Answer::Ended { watch: id.1, session, expired: true });
+            return Some(Answer::Ended { watch: id.1, session });
         };
         let watcher = self.watchers.get_mut(&id)?;
         watcher.cursor = latest;
@@ -244,10 +243,10 @@ impl ApiServer {
     }
 
     /// Ends all watches; their ends are to be told.
-    fn end_all(&mut self, expired: bool) -> Vec<(Client, Answer)> {
+    fn end_all(&mut self) -> Vec<(Client, Answer)> {
         core::mem::take(&mut self.watchers)
             .into_iter()
-            .map(|((client, watch), watcher)| (client, Answer::Ended { watch, session: watcher.session, expired }))
+            .map(|((client, watch), watcher)| (client, Answer::Ended { watch, session: watcher.session }))
             .collect()
     }
 
@@ -261,14 +260,14 @@ impl ApiServer {
             // The store is empty, so nothing can be there already.
             let _ = self.store.create(address.clone(), Arc::clone(object));
         }
-        self.end_all(false)
+        self.end_all()
     }
 
     /// It is another cluster's now, and holds nothing.
     pub(super) fn rebuild(&mut self) -> Vec<(Client, Answer)> {
         self.store = Store::new(HISTORY_MAX);
         self.backup = Vec::new();
-        self.end_all(false)
+        self.end_all()
     }
 
     /// The services that the cluster exports.
@@ -286,7 +285,7 @@ impl ApiServer {
             }
             ApiFault::Down => {
                 self.fault = fault;
-                self.end_all(false)
+                self.end_all()
             }
             ApiFault::RestartedEmpty => self.restart_with(&[]),
             ApiFault::BackedUp => {
@@ -300,7 +299,7 @@ impl ApiServer {
             }
             ApiFault::HistoryExpired => {
                 self.store.compact(self.store.latest());
-                self.end_all(true)
+                self.end_all()
             }
         }
     }

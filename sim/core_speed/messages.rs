@@ -249,12 +249,10 @@ impl CoreSpeed {
                 }
                 self.watched(client, watch, events);
             }
-            Answer::Ended { watch, session, expired } => {
-                let Some(known) = self.watch_of(client, watch, session) else { return };
-                if expired {
-                    known.revision = None;
+            Answer::Ended { watch, session } => {
+                if self.watch_of(client, watch, session).is_some() {
+                    self.watch_failed(client, watch);
                 }
-                self.watch_failed(client, watch);
             }
         }
     }
@@ -286,12 +284,15 @@ impl CoreSpeed {
         self.ask(client, space, Ask::Watch { watch, session, kind, from });
     }
 
+    /// A watch that was broken off begins anew with a listing: the API may have come back with an old store, whose versions
+    /// were those of other objects before.
     fn watch_failed(&mut self, client: Client, watch: usize) {
         let now = self.now;
         let Some(known) = self.running(client).and_then(|running| running.watches.get_mut(watch)) else { return };
         // What may still come over the old connection is for nobody.
         known.session += 1;
         known.phase = Phase::Waiting;
+        known.revision = None;
         let failures = known.failures;
         known.failures += 1;
         let wait = self.chance.pause(WATCH_PAUSES, failures);

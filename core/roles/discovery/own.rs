@@ -1,7 +1,7 @@
 //! The own cluster's side: what it exports, how that is published, and what is said about it.
 
-use super::Discovery;
-use crate::base::Wall;
+use super::{Discovery, says_all};
+use crate::base::{ClusterId, Epoch, Wall};
 use crate::discovery::{Exported, NotExportable, Published, conditions, conflicts, exported, pack};
 use crate::model::{
     Api, EndpointSlice, ExportRecord, ExportSummary, Key, Kind, Object, ServiceExport, ServiceKey, SourceSlice,
@@ -131,7 +131,9 @@ impl Discovery {
         let complete = self.complete();
         let (knows_all, kinds) = match api {
             Api::Broker => (complete.own && complete.broker, [Kind::ExportRecord, Kind::SourceSlice]),
-            Api::Local => (complete.imports && complete.broker, [Kind::Import, Kind::SourceSlice]),
+            Api::Local => {
+                (complete.imports && complete.broker && self.may_say_all(), [Kind::Import, Kind::SourceSlice])
+            }
         };
         if !self.member || !knows_all || self.writer.is_busy(api, &kinds) {
             return;
@@ -145,6 +147,23 @@ impl Discovery {
         let digest = self.index.summarised(api, &self.cluster);
         let summary = Object::from(ExportSummary { cluster: self.cluster.clone(), generation, digest });
         self.writer.want(api, &summary.key(), Some(&summary), &self.index);
+    }
+}
+
+impl Discovery {
+    /// Whether the own API has the word that all imports are there, or each of our members says that all it exports is at the
+    /// broker, or had its time to say so.
+    fn may_say_all(&self) -> bool {
+        let Some(members) = &self.members else { return false };
+        let said = self.summaries.get(&Api::Local).is_some_and(|summary| summary.generation.is_some())
+            || self.index.word_of(Api::Local, Kind::ExportSummary, &self.cluster).is_some();
+        // Plain Submariner has no epochs, and gives no word.
+        let is_ours = |of: &ClusterId| {
+            let word = self.index.word_of(Api::Local, Kind::Cluster, of);
+            matches!(word, Some(Object::Cluster(record)) if record.epoch > Epoch(0))
+        };
+        let speak = || members.iter().filter(|of| **of != self.cluster && is_ours(of)).all(|of| says_all(&self.index, &self.generations, of));
+        said || self.patient_until.is_none() || speak()
     }
 }
 

@@ -223,6 +223,7 @@ fn an_export_counts_in_the_own_cluster_only_once_it_is_published() {
 #[test]
 fn only_own_objects_are_ever_written_at_the_broker() {
     let mut world = World::of(&["west"]);
+    world.put("west", vec![announced("east", "10.0.0.0/8")]);
     world.put_broker(record_of("east", "web"));
     world.put_broker(source_slice("east", "web", "10.102.0.10"));
     world.put("west", exported("web", "10.101.0.10"));

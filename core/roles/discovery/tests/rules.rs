@@ -1,6 +1,7 @@
 //! Rules of the MCS API for which the other scenes have no room.
 
 use super::*;
+use crate::base::Epoch;
 use crate::model::{ConditionType, Service, ServiceType};
 
 #[test]
@@ -86,7 +87,11 @@ fn before_a_cluster_is_announced_it_publishes_and_imports_nothing_and_afterwards
     world.put_broker(record.clone());
     world.run();
     assert_eq!(world.broker(), ["ExportRecord west.api.shop", "ExportRecord east.web.shop"]);
+    assert_eq!(world.import("west", "web"), None, "the gateways have yet to say that they know all members");
+    world.put("west", vec![record.clone()]);
+    world.run();
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.delete("west", &record.key());
     world.delete_broker(&record.key());
     world.run();
     assert_eq!(world.broker().len(), 2);
@@ -120,19 +125,63 @@ fn an_export_is_told_which_of_its_labels_no_import_can_have() {
     assert_eq!(message(&world), "");
 }
 
+/// East and west have lost their APIs, and west's discovery starts again; east's does not.
+fn alone_after_a_loss(epoch: u64) -> World {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.stop("east");
+    world.stop("west");
+    world.empty_broker();
+    for object in [import_of("web", "east"), source_slice("east", "web", "10.102.0.10"), summary_of("west", 0, &[])] {
+        world.delete("west", &object.key());
+    }
+    let Object::Cluster(mut east) = announced("east", "10.0.0.0/8") else { unreachable!() };
+    Arc::make_mut(&mut east).epoch = Epoch(epoch);
+    world.put("west", vec![Object::Cluster(east)]);
+    world.start("west");
+    world.run();
+    world
+}
+
+fn west_says_all(world: &World) -> bool {
+    world.writes("west", Api::Local).iter().filter(|write| *write == "create ExportSummary west").count() > 1
+}
+
+/// A DNS that starts then would deny what everybody else still answers.
+#[test]
+fn where_no_word_stands_yet_it_is_given_when_each_member_has_given_its_own_b54() {
+    let mut world = alone_after_a_loss(1);
+    assert!(!west_says_all(&world));
+    world.start("east");
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    assert!(west_says_all(&world));
+}
+
+#[test]
+fn a_member_that_gives_no_word_is_not_waited_for_for_ever_and_plain_submariner_not_at_all() {
+    let mut world = alone_after_a_loss(1);
+    world.run_for(PATIENCE - Duration::from_secs(6));
+    assert!(!west_says_all(&world));
+    world.run();
+    assert!(west_says_all(&world));
+    assert!(west_says_all(&alone_after_a_loss(0)));
+}
+
 /// Listings of all that a discovery watches, among them many records at the broker, and then answers to its writes.
 #[test]
 fn at_a_start_all_is_written_and_not_all_at_once() {
     const RECORDS: usize = WRITES_AT_ONCE + 100;
     let mut east = Discovery::new(ClusterId::new("east").unwrap(), 1);
     let version = || Version("1".into());
+    let records: Vec<Object> = (0..RECORDS).map(|i| record_of("west", &alloc::format!("s{i}"))).collect();
     for (api, kind) in east.watches() {
         let there = match (api, kind) {
-            (Api::Local, Kind::Cluster) => vec![announced("east", "10.102.0.0/16")],
+            (Api::Local, Kind::Cluster) => ["east", "west"].map(|of| announced(of, "10.102.0.0/16")).into(),
             (Api::Local, Kind::Namespace) => vec![namespace()],
-            (Api::Broker, Kind::ExportRecord) => {
-                (0..RECORDS).map(|i| record_of("west", &alloc::format!("s{i}"))).collect()
-            }
+            (Api::Broker, Kind::ExportRecord) => records.clone(),
+            (Api::Broker, Kind::ExportSummary) => vec![summary_of("west", 1, &records)],
             _ => vec![],
         };
         let shown = there.into_iter().map(|object| WatchEvent::Applied(object, version()));
