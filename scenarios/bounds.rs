@@ -25,6 +25,10 @@ pub const TAIL: Duration = Duration::from_secs(5);
 /// act.
 pub const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
 
+/// A lease that was lost with all that its API held is another's within this: it lasts 15 s and is asked for every 2 s
+/// (`spec/mcs-dns.md` rule 61).
+pub const LEASE_TAKEN_WITHIN: Duration = Duration::from_secs(17);
+
 /// When faults have ended and nothing was done for this long, what is gone at its source is gone everywhere (No lost
 /// delete, DNS never lies), also where only a new listing shows it: that is believed when it has lasted
 /// ([`tombolo_core::sync::ABSENCE`]).

@@ -164,4 +164,17 @@ mod tests {
         assert_eq!([5, 15, 25, 30].map(|time| exports.gone_or_renewed(secs(time))), [0, 1, 1, 0]);
         assert_eq!(exports.exporters(&web()).collect::<Vec<_>>(), [&east]);
     }
+
+    #[test]
+    fn an_export_that_ends_as_it_begins_has_ended() {
+        let east = cluster("east");
+        let timeline = vec![
+            act(10, Verb::Unexport(east.clone(), web())),
+            act(20, Verb::Export(east.clone(), web())),
+            act(20, Verb::Unexport(east.clone(), web())),
+        ];
+        let exports = Exports::of(&scenario(timeline, vec![]));
+        assert_eq!(exports.ended(secs(21)), [(&east, &web(), secs(20))]);
+        assert_eq!([15, 21].map(|time| exports.at(&east, &web(), secs(time))), [false, false]);
+    }
 }

@@ -2,6 +2,7 @@
 //! for as long as that one is. A cluster that leaves is none from when it is told to.
 
 use crate::bounds::CONVERGED_WITHIN;
+use crate::trouble::Trouble;
 use crate::{Scenario, Verb};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -68,11 +69,11 @@ impl Membership {
         self.left_since(cluster, at).is_some()
     }
 
-    /// Whether a daemon that was told to leave may still be heard of: its cluster has not joined again since, or so lately that
-    /// a write of before may be carried out after it.
-    pub(crate) fn was_leaving(&self, cluster: &ClusterId, at: Duration) -> bool {
+    /// Whether a daemon that was told to leave may still be heard of: its cluster has not joined again since, or it was not calm
+    /// for long enough since then that all writes of before must have been carried out, and the news of them have come.
+    pub(crate) fn was_leaving(&self, cluster: &ClusterId, at: Duration, trouble: &Trouble) -> bool {
         let mut left = self.left.get(cluster).into_iter().flatten();
-        left.any(|(from, to)| *from <= at && at < to.saturating_add(CONVERGED_WITHIN))
+        left.any(|(from, to)| *from <= at && !trouble.was_calm(*to, at, CONVERGED_WITHIN))
     }
 
     /// When it was told to leave, if it has not joined again since.
@@ -93,9 +94,12 @@ impl Membership {
     /// Those parts of `spans` in which the cluster is a member.
     pub(crate) fn within(&self, cluster: &ClusterId, spans: &[(Duration, Duration)]) -> Vec<(Duration, Duration)> {
         let member = self.spans.get(cluster).into_iter().flatten();
-        let cut =
-            |(from, to): &(Duration, Duration), (begin, end): &(Duration, Duration)| (*from.max(begin), *to.min(end));
-        member.flat_map(|span| spans.iter().map(move |other| cut(span, other))).filter(|(from, to)| from < to).collect()
+        let cut = |(from, to): &(Duration, Duration), (begin, end): &(Duration, Duration)| {
+            let (first, last) = (*from.max(begin), *to.min(end));
+            // What began and ended at once was there for a moment.
+            (first < last || begin == end && from <= begin && end < to).then_some((first, last))
+        };
+        member.flat_map(|span| spans.iter().filter_map(move |other| cut(span, other))).collect()
     }
 }
 
@@ -171,5 +175,25 @@ mod tests {
             pods: format!("10.{number}.0.0/16").parse().unwrap(),
             services: format!("10.{}.0.0/16", 100 + number).parse().unwrap(),
         }
+    }
+
+    #[test]
+    fn of_a_cluster_that_joined_again_news_may_come_until_all_has_been_calm() {
+        let west = cluster("west");
+        let api = |at, fault| act(at, Verb::Api(crate::ApiRef::Broker, fault));
+        let timeline = vec![
+            act(10, Verb::Leave(west.clone())),
+            act(12, Verb::Join(west.clone())),
+            api(15, crate::ApiFault::Down),
+            api(40, crate::ApiFault::Healthy),
+        ];
+        let scenario = scenario(timeline, vec![]);
+        let membership = Membership::of(&scenario);
+        let was_leaving = |at| {
+            let mut trouble = Trouble::of(&scenario);
+            trouble.advance(secs(at));
+            membership.was_leaving(&west, secs(at), &trouble)
+        };
+        assert_eq!([9, 10, 23, 45, 50].map(was_leaving), [false, true, true, true, false]);
     }
 }

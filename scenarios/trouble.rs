@@ -112,7 +112,7 @@ impl Trouble {
     pub(crate) fn was_calm(&self, from: Duration, to: Duration, long: Duration) -> bool {
         let now = self.calm_since.map(|since| (since, Duration::MAX));
         let mut spans = self.calm.iter().copied().chain(now);
-        spans.any(|(begin, end)| begin.max(from) + long <= end.min(to))
+        spans.any(|(begin, end)| begin.max(from).saturating_add(long) <= end.min(to))
     }
 
     /// Something happens.

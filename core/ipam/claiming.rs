@@ -85,7 +85,8 @@ enum Stage {
 /// What is known of the others before the claims are read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Grounds {
-    /// The claims as they were seen last. A broker that lost them gets them back, also those of clusters that are away.
+    /// The claims as they were seen last. A broker that lost them gets them back, also those of clusters that are away; one
+    /// that got old ones back, the notes of who left since.
     pub claims: Claims,
     /// What clusters announce.
     pub records: BTreeMap<ClusterId, Ranges>,
@@ -166,13 +167,18 @@ impl Claiming {
         now: Instant,
     ) {
         let Grounds { claims: lost, records } = grounds;
+        let noted = lost.left.clone();
         let (claims, expected) = found.map_or((lost, None), |(claims, version)| (claims, Some(version)));
         match admit(&claims, &records, application) {
             Err(refusal) => self.refused(&refusal),
-            Ok(admitted) if admitted.claims == claims && expected.is_some() => {
-                self.over(Outcome::Claimed(admitted.claim));
+            Ok(mut admitted) => {
+                admitted.claims.note_left(&noted);
+                if admitted.claims == claims && expected.is_some() {
+                    self.over(Outcome::Claimed(admitted.claim));
+                } else {
+                    self.write(admitted.claims, expected, Outcome::Claimed(admitted.claim), now);
+                }
             }
-            Ok(admitted) => self.write(admitted.claims, expected, Outcome::Claimed(admitted.claim), now),
         }
     }
 
@@ -190,8 +196,7 @@ impl Claiming {
             return self.over(Outcome::Released);
         }
         claims.members.remove(&cluster);
-        let last = claims.left.entry(cluster).or_default();
-        *last = epoch.max(*last);
+        claims.note_left(&BTreeMap::from([(cluster, epoch)]));
         self.write(claims, expected, Outcome::Released, now);
     }
 

@@ -33,6 +33,14 @@ impl Claims {
     pub fn is_of_before_it_left(&self, cluster: &ClusterId, epoch: Epoch) -> bool {
         self.left.get(cluster).is_some_and(|last| epoch <= *last)
     }
+
+    /// Adds notes of clusters that left: of two of one cluster the later one stands.
+    pub fn note_left(&mut self, notes: &BTreeMap<ClusterId, Epoch>) {
+        for (cluster, epoch) in notes {
+            let last = self.left.entry(cluster.clone()).or_default();
+            *last = (*epoch).max(*last);
+        }
+    }
 }
 
 /// What a range is for.

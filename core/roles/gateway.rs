@@ -153,6 +153,9 @@ impl Gateway {
         self.presume_originals(api, touched, now);
         self.node.hear_out(&mut self.index, api, touched, now);
         self.see_epochs(now);
+        if any(&[Kind::Claims]) {
+            self.see_notes();
+        }
         if any(&[Kind::Cluster, Kind::Claims]) {
             self.see_strangers();
         }

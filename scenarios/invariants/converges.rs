@@ -7,7 +7,7 @@
 //! outlives a gateway depends on its kind (`spec/data-plane.md` 5).
 
 use super::{Invariant, Violation};
-use crate::bounds::{CHANCE_FORGIVEN, CONVERGED_WITHIN};
+use crate::bounds::{CHANCE_FORGIVEN, CONVERGED_WITHIN, GONE_WITHIN, LEASE_TAKEN_WITHIN};
 use crate::exports::Exports;
 use crate::hopeless::hopeless;
 use crate::membership::Membership;
@@ -120,7 +120,14 @@ impl Invariant for Converges {
                 return None;
             }
         };
-        let due = CONVERGED_WITHIN + fact.at.saturating_sub(*began);
+        // Who starts in an API that lost its data learns of other clusters from a holder, and a lost lease has to be waited for.
+        let lost = self.trouble.emptied_lately(*began, CONVERGED_WITHIN + LEASE_TAKEN_WITHIN);
+        let lease = if lost { LEASE_TAKEN_WITHIN } else { Duration::ZERO };
+        // An answer may yet name who exports it no longer.
+        let key = stream.name().and_then(|name| named_by(name, &self.workloads)).map(|(key, _)| key);
+        let ended = self.exports.ended(*began).iter().any(|(_, of, _)| Some(*of) == key.as_ref());
+        let known = if ended { GONE_WITHIN } else { CONVERGED_WITHIN };
+        let due = known + lease + fact.at.saturating_sub(*began);
         if self.trouble.calm_for(fact.at) < due || !self.reachable(stream, *began) {
             return None;
         }
@@ -275,5 +282,24 @@ mod tests {
         let unexport = vec![act(20, Verb::Unexport(cluster("east"), web()))];
         assert_eq!(watch(unexport, vec![connects(When::By(secs(10)))], &facts), [""; 0]);
         assert_eq!(watch(vec![], vec![connects(When::By(secs(10)))], &facts).len(), 1);
+    }
+
+    #[test]
+    fn who_may_wait_for_a_lease_that_its_api_lost_has_longer() {
+        let emptied =
+            || vec![act(20, Verb::Api(crate::ApiRef::Cluster(cluster("west")), crate::ApiFault::RestartedEmpty))];
+        let expect = || vec![connects(When::By(secs(10)))];
+        assert_eq!(watch(emptied(), expect(), &[tried(46, failed("no such name"))]), [""; 0]);
+        assert_eq!(watch(emptied(), expect(), &[tried(48, failed("no such name"))]).len(), 1);
+    }
+
+    #[test]
+    fn while_answers_may_name_who_exports_no_longer_a_probe_may_meet_it() {
+        let mut scene =
+            scenario(vec![act(20, Verb::Unexport(cluster("north"), web()))], vec![connects(When::By(secs(10)))]);
+        let north = Workload { cluster: cluster("north"), ..scene.workloads[0].clone() };
+        scene.workloads.push(north);
+        let failed_at = |at| broken(&mut Converges::of(&scene), &[tried(at, failed("nobody"))], secs(60)).len();
+        assert_eq!([19, 35, 39, 41].map(failed_at), [1, 0, 0, 1]);
     }
 }

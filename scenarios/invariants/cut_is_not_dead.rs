@@ -190,14 +190,15 @@ impl CutIsNotDead {
     /// Whether it leads to another cluster that has not left.
     fn remote(&self, own: &ClusterId, to: Cidr, at: Duration) -> bool {
         let theirs = |(cluster, ranges): (&ClusterId, &Vec<Cidr>)| {
-            cluster != own && ranges.iter().any(|range| range.covers(&to)) && !self.membership.was_leaving(cluster, at)
+            let has_left = || self.membership.was_leaving(cluster, at, &self.trouble);
+            cluster != own && ranges.iter().any(|range| range.covers(&to)) && !has_left()
         };
         self.ranges.iter().any(theirs)
     }
 
     /// A cluster that leaves withdraws all it has.
     fn is_of_one_that_left(&self, fact: &Fact) -> bool {
-        let left = |cluster: &ClusterId| self.membership.was_leaving(cluster, fact.at);
+        let left = |cluster: &ClusterId| self.membership.was_leaving(cluster, fact.at, &self.trouble);
         match (&fact.what, &fact.place) {
             (What::Wrote { by: Place::Daemon(cluster, ..), .. }, _) => left(cluster),
             (_, Place::Node(cluster, _) | Place::Daemon(cluster, ..)) => left(cluster),

@@ -46,7 +46,7 @@ impl Invariant for NoEarlySweep {
         self.trouble.watch(fact);
         let before = self.mirror.watch(fact);
         let (What::Wrote { by, change, key, object }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
-        if matches!(by, Place::Daemon(author, ..) if self.membership.was_leaving(author, fact.at)) {
+        if matches!(by, Place::Daemon(author, ..) if self.membership.was_leaving(author, fact.at, &self.trouble)) {
             return None;
         }
         let source = match (change, object) {
@@ -101,7 +101,7 @@ impl NoEarlySweep {
     fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object, at: Duration) -> Option<String> {
         let (cluster, epoch) = object.announced()?;
         let superseded = key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch);
-        if superseded || self.membership.was_leaving(cluster, at) {
+        if superseded || self.membership.was_leaving(cluster, at, &self.trouble) {
             return None;
         }
         let origin = ApiRef::Cluster(cluster.clone());

@@ -5,7 +5,7 @@
 //! hour (`spec/failover.md` 11): then it does not watch.
 
 use super::{Invariant, Violation};
-use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER};
+use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER, CONVERGED_WITHIN};
 use crate::membership::Membership;
 use crate::stillness::Stillness;
 use crate::trouble::Trouble;
@@ -23,6 +23,8 @@ pub(super) struct NoFlap {
     lossy: bool,
     /// When NAT boxes get other addresses.
     renumbered: Vec<Duration>,
+    /// When the clusters themselves last changed something that is theirs, as when pods of a dead node are found unready.
+    stirred: Option<Duration>,
 }
 
 impl NoFlap {
@@ -34,12 +36,18 @@ impl NoFlap {
             stillness: Stillness::default(),
             lossy: scenario.links.lose_packets(),
             renumbered: changes.map(|act| act.at).collect(),
+            stirred: None,
         }
     }
 
     /// Whether a gateway may yet have to find out under which address it is seen.
     fn renumbers(&self, at: Duration) -> bool {
         self.renumbered.iter().any(|changed| (*changed..*changed + ADDRESS_KNOWN_WITHIN).contains(&at))
+    }
+
+    /// Whether it may be what daemons make of a change that a cluster itself made.
+    fn follows(&self, at: Duration) -> bool {
+        self.stirred.is_some_and(|stirred| at.saturating_sub(stirred) < CONVERGED_WITHIN)
     }
 
     fn moves(&mut self, fact: &Fact) -> Option<String> {
@@ -84,9 +92,13 @@ impl Invariant for NoFlap {
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
         self.trouble.watch(fact);
+        if matches!(fact.what, What::Wrote { by: Place::World, .. }) {
+            self.stirred = Some(fact.at);
+        }
         let moved = self.moves(fact)?;
         let still = self.trouble.still_for(fact.at);
-        if self.lossy || self.trouble.apis_in_force() || still < CALM_AFTER || self.renumbers(fact.at) {
+        let excused = self.lossy || self.trouble.apis_in_force() || self.renumbers(fact.at) || self.follows(fact.at);
+        if excused || still < CALM_AFTER {
             return None;
         }
         let text = format!("nothing was done for {}, yet {}: {moved}", crate::wording::seconds(still), fact.place);
@@ -100,7 +112,10 @@ impl Invariant for NoFlap {
         }
         let within = crate::wording::brief(ADDRESS_KNOWN_WITHIN);
         let renumbers = || self.renumbers(at).then(|| format!("less than {within} since a public address changed"));
-        self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER)).or_else(renumbers)
+        let within = crate::wording::brief(CONVERGED_WITHIN);
+        let follows = || self.follows(at).then(|| format!("less than {within} since a cluster changed by itself"));
+        let lately = self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER));
+        lately.or_else(renumbers).or_else(follows)
     }
 
     fn end(&mut self, _: Duration) -> Vec<Violation> {
@@ -206,5 +221,18 @@ mod tests {
                 "40.000s..75.000s: west api slow by 6s, beyond the 5s after which a request is given up; less than 25s since the last act",
             ]
         );
+    }
+
+    #[test]
+    fn what_follows_a_change_of_the_clusters_own_is_no_flap_for_a_while() {
+        let unready = fact(secs(60), "west api", wrote("world", Change::Replaced, crate::rehearsal::web_record()));
+        let step = |at| fact(secs(at), "west/gw-a", applied(&["~ dnat tcp 10.102.0.10:80 to nothing: drop"]));
+        let moved_at = |at| {
+            let facts = life().into_iter().chain([unready.clone(), step(at)]);
+            let mut facts = facts.collect::<Vec<_>>();
+            facts.sort_by_key(|fact| fact.at);
+            watch(vec![], &facts).len()
+        };
+        assert_eq!([59, 61, 71].map(moved_at), [1, 0, 1]);
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{Invariant, Violation};
 use crate::membership::Membership;
+use crate::trouble::Trouble;
 use crate::{ApiFault, ApiRef, Broker, Change, Daemon, Fact, Place, Scenario, Verb, What};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,7 @@ const NAME: &str = "One announcer";
 
 /// See the module.
 pub(super) struct OneAnnouncer {
+    trouble: Trouble,
     membership: Membership,
     /// APIs that lose all they hold, in order of time.
     emptied: VecDeque<(Duration, ApiRef)>,
@@ -31,6 +33,7 @@ pub(super) struct OneAnnouncer {
 impl OneAnnouncer {
     pub(super) fn of(scenario: &Scenario) -> Self {
         Self {
+            trouble: Trouble::of(scenario),
             membership: Membership::of(scenario),
             emptied: emptied(scenario),
             announcers: BTreeMap::new(),
@@ -51,6 +54,7 @@ impl Invariant for OneAnnouncer {
     }
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
         while let Some((_, api)) = self.emptied.pop_front_if(|(at, _)| *at <= fact.at) {
             self.newest.retain(|(of, ..), _| *of != api);
         }
@@ -66,15 +70,17 @@ impl Invariant for OneAnnouncer {
             }
             (What::Wrote { by, change, key, object }, Place::Api(api)) => {
                 let (cluster, epoch) = object.announced()?;
-                if *change == Change::Deleted && self.membership.was_leaving(cluster, fact.at) {
+                if *change == Change::Deleted && self.membership.was_leaving(cluster, fact.at, &self.trouble) {
                     self.newest.remove(&(api.clone(), key.kind, cluster.clone()));
                 }
                 match change {
                     Change::Created | Change::Replaced => {
                         let again = self.announced.insert(key.clone(), object.clone()).as_ref() == Some(object)
-                            || self.membership.was_leaving(cluster, fact.at);
+                            || self.membership.was_leaving(cluster, fact.at, &self.trouble);
                         self.wrote(api, by, key, cluster, epoch, again)
                     }
+                    // What a fellow gave back it takes away as the cluster leaves.
+                    Change::Deleted if self.membership.was_leaving(cluster, fact.at, &self.trouble) => None,
                     Change::Deleted => self.deleted(api, by, key, cluster, epoch),
                 }
             }
@@ -268,5 +274,18 @@ mod tests {
                 "west/gw-b gateway deleted Endpoint west-submariner-cable-west-gw-a of epoch 5 at the west api, and never announced"
             ]
         );
+    }
+
+    #[test]
+    fn who_gave_back_an_announcement_may_take_it_away_as_its_cluster_leaves_and_not_else() {
+        let facts = [
+            fact(secs(1), A, elected(5)),
+            writes(2, "west api", A, Change::Created, "gw-a", 5),
+            writes(30, "west api", B, Change::Created, "gw-a", 5),
+            writes(32, "west api", B, Change::Deleted, "gw-a", 5),
+        ];
+        let leave = crate::rehearsal::act(31, Verb::Leave(crate::rehearsal::cluster("west")));
+        let after = |timeline| broken(&mut OneAnnouncer::of(&scenario(timeline, vec![])), &facts, secs(60)).len();
+        assert_eq!((after(vec![leave]), after(vec![])), (0, 1));
     }
 }

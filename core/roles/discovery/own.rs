@@ -162,7 +162,12 @@ impl Discovery {
             let word = self.index.word_of(Api::Local, Kind::Cluster, of);
             matches!(word, Some(Object::Cluster(record)) if record.epoch > Epoch(0))
         };
-        let speak = || members.iter().filter(|of| **of != self.cluster && is_ours(of)).all(|of| says_all(&self.index, &self.generations, of));
+        let speak = || {
+            members
+                .iter()
+                .filter(|of| **of != self.cluster && is_ours(of))
+                .all(|of| says_all(&self.index, &self.generations, of))
+        };
         said || self.patient_until.is_none() || speak()
     }
 }

@@ -104,7 +104,9 @@ impl Gateway {
         let outdated = |object: &Object| {
             object.announced().is_some_and(|(of, epoch)| kind == Kind::Endpoint && Some(&epoch) < latest.get(of))
         };
-        let strange = |object: &Object| object.cluster().is_some_and(|of| self.strangers.contains_key(of));
+        let strange = |object: &Object| {
+            object.cluster().is_some_and(|of| self.strangers.contains_key(of)) || self.is_of_before_it_left(object)
+        };
         let newest = |(key, object): (Key, Object)| {
             let copy = here.get(&key).filter(|copy| epoch(copy) > epoch(&object)).cloned();
             (key, copy.unwrap_or(object))

@@ -13,7 +13,7 @@
 //! that claims withdraws anything.
 
 use super::{COPIED, Gateway, OF_ELECTION};
-use crate::base::{ClusterId, Instant, Machine};
+use crate::base::{ClusterId, Epoch, Instant, Machine};
 use crate::ipam::{self, Application, Claiming, GlobalWish, Grounds, Outcome};
 use crate::model::{Api, ApiError, Claim, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
 use crate::roles::node_side::{NodeConfig, claims, nodes};
@@ -44,11 +44,22 @@ pub(super) struct Joining {
     asked: Option<(Grounds, Instant)>,
     claimed: bool,
     told: Option<Event>,
+    /// The notes of clusters that left, as far as they were ever seen: a broker that got old data back lacks some.
+    notes: BTreeMap<ClusterId, Epoch>,
 }
 
 impl Joining {
     pub(super) const fn new(identity: String, seed: u64) -> Self {
-        Self { identity, seed, conversation: None, conversations: 0, asked: None, claimed: false, told: None }
+        Self {
+            identity,
+            seed,
+            conversation: None,
+            conversations: 0,
+            asked: None,
+            claimed: false,
+            told: None,
+            notes: BTreeMap::new(),
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -101,6 +112,28 @@ impl Gateway {
         claim.is_some_and(|claim| claim.grants(&self.application()))
     }
 
+    /// Takes note of who left, for ever.
+    pub(super) fn see_notes(&mut self) {
+        for (cluster, epoch) in claims(&self.index).into_iter().flat_map(|claims| &claims.left) {
+            let known = self.joining.notes.entry(cluster.clone()).or_default();
+            *known = (*epoch).max(*known);
+        }
+    }
+
+    /// Whether the broker has all these notes.
+    fn notes_are_shown(&self) -> bool {
+        let has = |(cluster, epoch): (&ClusterId, &Epoch)| {
+            claims(&self.index).is_some_and(|claims| claims.is_of_before_it_left(cluster, *epoch))
+        };
+        self.joining.notes.iter().all(has)
+    }
+
+    /// Whether it is of a cluster that left, and of before.
+    pub(super) fn is_of_before_it_left(&self, object: &Object) -> bool {
+        let announced = object.announced();
+        announced.is_some_and(|(of, epoch)| self.joining.notes.get(of).is_some_and(|last| epoch <= *last))
+    }
+
     /// Whether the holder may announce its ranges.
     pub(super) fn may_announce(&self) -> bool {
         self.joining.claimed || self.announced_before()
@@ -136,9 +169,11 @@ impl Gateway {
         }
         if self.claim_is_shown() {
             self.joining.claimed = true;
-            self.joining.asked = None;
             self.joining.told = None;
-            return;
+            if self.notes_are_shown() {
+                self.joining.asked = None;
+                return;
+            }
         }
         let grounds = self.grounds();
         if self.joining.asked.as_ref().is_none_or(|(on, again)| *on != grounds || *again <= now) {
@@ -181,7 +216,9 @@ impl Gateway {
             }
         }
         let claims = self.index.objects(Api::Broker, Kind::Claims).find_map(|(_, object)| as_claims(object));
-        Grounds { claims: claims.cloned().unwrap_or_default(), records }
+        let mut claims = claims.cloned().unwrap_or_default();
+        claims.note_left(&self.joining.notes);
+        Grounds { claims, records }
     }
 
     /// A request of the conversation was answered.
@@ -259,6 +296,8 @@ impl Gateway {
             // The broker will show it.
             Outcome::Released => {}
             Outcome::Refused(because) if self.leaving.is_some() => self.claim_was_kept(because, now),
+            // It was only about notes of others.
+            Outcome::Refused(_) if self.claim_is_shown() => {}
             Outcome::Refused(because) => {
                 let announces = self.may_announce();
                 let event = if announces { Event::Contested { because } } else { Event::Refused { because } };

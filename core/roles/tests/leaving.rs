@@ -226,3 +226,26 @@ fn of_a_cluster_that_noted_that_it_left_nothing_of_before_is_believed_though_the
     scene.run(Duration::from_secs(15));
     assert!(!is_copied(&scene));
 }
+
+#[test]
+fn who_left_stays_so_at_a_broker_that_got_old_data_back_and_the_note_is_put_back() {
+    let at_broker = [record("east", 2, 7), candidates("east", 2, 7, &[("gw-a", 0)])];
+    let mut scene = settled(&[at_broker.as_slice(), &[claims(&[EAST])]].concat());
+    let is_copied = |scene: &Scene, epoch| scene.apis.get(Api::Local, &record("east", 2, epoch).key()).is_some();
+    scene.show(Api::Broker, noted(&[WEST], &[("east", 7)]));
+    scene.apis.forget(Api::Broker);
+    scene.show(Api::Broker, noted(&[WEST], &[("east", 7)]));
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    assert!(!is_copied(&scene, 7));
+    for object in at_broker {
+        scene.show(Api::Broker, object);
+    }
+    scene.show(Api::Broker, claims(&[EAST, WEST]));
+    scene.run(Duration::from_secs(5));
+    assert!(!is_copied(&scene, 7), "it is of before");
+    assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Claims), [&noted(&[EAST, WEST], &[("east", 7)])]);
+    scene.show(Api::Broker, record("east", 2, 8));
+    scene.run(Duration::from_secs(5));
+    assert!(is_copied(&scene, 8), "it has joined again");
+}
