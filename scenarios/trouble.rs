@@ -29,6 +29,8 @@ pub(crate) struct Trouble {
     /// Since when nothing has been broken and nothing has happened, if nothing is.
     calm_since: Option<Duration>,
     emptied: BTreeMap<ApiRef, Duration>,
+    /// When an API last got old data back.
+    restored: Option<Duration>,
 }
 
 impl Trouble {
@@ -46,6 +48,7 @@ impl Trouble {
             calm: Vec::new(),
             calm_since: Some(Duration::ZERO),
             emptied: BTreeMap::new(),
+            restored: None,
         }
     }
 
@@ -134,6 +137,11 @@ impl Trouble {
     /// Whether an API restarted with nothing stored, `within` ago at most.
     pub(crate) fn emptied_lately(&self, now: Duration, within: Duration) -> bool {
         self.emptied.values().any(|at| now.saturating_sub(*at) <= within)
+    }
+
+    /// Whether an API got old data back since then.
+    pub(crate) fn restored_since(&self, at: Duration) -> bool {
+        self.restored.is_some_and(|restored| restored >= at)
     }
 
     /// For how long nothing was done; zero while anything is broken.
@@ -234,6 +242,9 @@ impl Trouble {
                     ApiFault::RestartedEmpty | ApiFault::Restored => {
                         self.apis.remove(api);
                         self.emptied.insert(api.clone(), *at);
+                        if *fault == ApiFault::Restored {
+                            self.restored = Some(*at);
+                        }
                     }
                     ApiFault::HistoryExpired | ApiFault::BackedUp => {}
                 }

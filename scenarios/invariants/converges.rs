@@ -296,9 +296,9 @@ mod tests {
     #[test]
     fn while_answers_may_name_who_exports_no_longer_a_probe_may_meet_it() {
         let mut scene =
-            scenario(vec![act(20, Verb::Unexport(cluster("north"), web()))], vec![connects(When::By(secs(10)))]);
-        let north = Workload { cluster: cluster("north"), ..scene.workloads[0].clone() };
-        scene.workloads.push(north);
+            scenario(vec![act(20, Verb::Unexport(cluster("west"), web()))], vec![connects(When::By(secs(10)))]);
+        let west = Workload { cluster: cluster("west"), ..scene.workloads[0].clone() };
+        scene.workloads.push(west);
         let failed_at = |at| broken(&mut Converges::of(&scene), &[tried(at, failed("nobody"))], secs(60)).len();
         assert_eq!([19, 35, 39, 41].map(failed_at), [1, 0, 0, 1]);
     }

@@ -194,6 +194,9 @@ impl DnsNeverLies {
         let Question { asking, name, key, of, began, answered } = question;
         // Who is no member, or has just become one again, need not know.
         let member_since = self.membership.since(asking, *began)?;
+        if self.membership.was_leaving(asking, *answered, &self.trouble) {
+            return None;
+        }
         let named = |cluster: &&ClusterId| {
             let meant = of.as_ref().is_none_or(|of| of == *cluster);
             meant

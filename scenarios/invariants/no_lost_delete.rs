@@ -6,6 +6,7 @@ use super::{Invariant, Violation};
 use crate::addresses::AddressBook;
 use crate::bounds::{CALM_AFTER, GONE_WITHIN};
 use crate::exports::Exports;
+use crate::membership::Membership;
 use crate::mirror::Mirror;
 use crate::probing::{Stream, stream_of_probe, streams};
 use crate::trouble::Trouble;
@@ -24,6 +25,7 @@ pub(super) struct NoLostDelete {
     streams: Vec<Stream>,
     trouble: Trouble,
     exports: Exports,
+    membership: Membership,
     mirror: Mirror,
     addresses: AddressBook,
     /// Ends of exports that were looked after when their bound was over.
@@ -38,6 +40,7 @@ impl NoLostDelete {
             streams: streams(scenario),
             trouble: Trouble::of(scenario),
             exports: Exports::of(scenario),
+            membership: Membership::of(scenario),
             mirror: Mirror::of(scenario),
             addresses: AddressBook::default(),
             looked_after: BTreeSet::new(),
@@ -101,6 +104,11 @@ impl NoLostDelete {
         }
         let ended = self.exports.ended(now);
         for (cluster, key, since) in ended {
+            // Nobody is there who would take away what an old backup brought back of a cluster that left.
+            let left = self.membership.left_since(cluster, now);
+            if left.is_some_and(|left| self.trouble.restored_since(left)) {
+                continue;
+            }
             if self.looked_after.insert((cluster.clone(), key.clone(), since)) {
                 let left = left_of(&self.mirror, cluster, key);
                 self.found.extend(left.into_iter().map(|left| {
