@@ -11,7 +11,7 @@
 //! forwarded, so no query waits for another server.
 //!
 //! **Why not hickory-server**, whose library reads and writes messages in core: see the decision in ARCHITECTURE.md. Where
-//! its rows of the DNS rules are tested: [`tests`], by the list in `core/RULES.md`.
+//! the rules of such a server are tested: `tests/`, by the list in `core/RULES.md`.
 //!
 //! **UDP.** Each listening address has several sockets, among which the kernel spreads the clients, and each socket a
 //! thread with a [`Picks`](tombolo_core::dns::Picks) of its own. It takes what has come in one call, answers all of it from

@@ -128,7 +128,7 @@ impl Requests {
     ) -> Result<Value, ApiError> {
         let before = there["status"].clone();
         if kind == Kind::Import {
-            convert::lay(&mut there, "status", &ours["status"]);
+            convert::lay_import_status(&mut there, ours);
         } else if kind == Kind::ServiceExport {
             convert::lay_conditions(&mut there, ours);
         }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use tombolo_core::base::{ClusterId, FewBy, Wall};
 use tombolo_core::model::{Condition, ConditionType, Import, ServiceExport};
 
+/// Type of the condition of an import.
+const READY: &str = "Ready";
+
 pub fn read_export(value: &Value) -> Result<ServiceExport, ConvertError> {
     // What cannot be read of the status we say anew; that others spoilt it is no reason not to export.
     let conditions = at(value, "status.conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -69,10 +72,12 @@ pub fn write_export(export: &ServiceExport) -> Value {
     })
 }
 
-/// RFC 3339, whole seconds.
-fn timestamp(wall: Wall) -> Option<String> {
-    let secs = i64::try_from(wall.unix_secs()).unwrap_or(i64::MAX);
-    Timestamp::from_second(secs).map(|stamp| stamp.to_string()).ok()
+/// RFC 3339, whole seconds. A time that cannot be written is the last that can: a condition has to have one, and an API would
+/// refuse the object for want of it.
+fn timestamp(wall: Wall) -> String {
+    let last = Timestamp::MAX.as_second();
+    let secs = i64::try_from(wall.unix_secs()).map_or(last, |secs| secs.min(last));
+    Timestamp::from_second(secs).unwrap_or_default().to_string()
 }
 
 /// Makes the conditions of `there` ours; conditions that others keep there stay.
@@ -116,6 +121,16 @@ fn read_sources(value: &Value) -> Result<FewBy<ClusterId, Wall>, ConvertError> {
 pub fn write_import(import: &Import) -> Result<Value, ConvertError> {
     let notes: BTreeMap<&str, u64> =
         import.sources.iter().map(|(cluster, since)| (cluster.as_str(), since.unix_micros())).collect();
+    // It is of use to clients from its first export on.
+    let since = import.sources.values().min().copied();
+    let (status, reason) = if since.is_some() { ("True", "Ready") } else { ("False", "Pending") };
+    let ready = json!({
+        "type": READY,
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": timestamp(since.unwrap_or_default()),
+    });
     let clusters: Vec<_> = import.sources.keys().map(|cluster| json!({ "cluster": cluster })).collect();
     let (labels, annotations) = (&import.offer.labels, &import.offer.annotations);
     let exported = json!({ "labels": labels, "annotations": annotations }).to_string();
@@ -124,7 +139,20 @@ pub fn write_import(import: &Import) -> Result<Value, ConvertError> {
     metadata["annotations"][EXPORTED] = json!(exported);
     let mut spec = offer::write(&import.offer)?;
     spec["ips"] = json!([]);
-    Ok(json!({ "metadata": metadata, "spec": spec, "status": { "clusters": clusters } }))
+    Ok(json!({ "metadata": metadata, "spec": spec, "status": { "clusters": clusters, "conditions": [ready] } }))
+}
+
+/// Makes the clusters and the condition of `there` ours. The time of a condition that goes on stays, also when the oldest
+/// export leaves; conditions that others keep there stay.
+pub fn lay_import_status(there: &mut Value, ours: &Value) {
+    let conditions = |value: &Value| value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let (before, after): (Vec<Value>, Vec<Value>) =
+        conditions(there).into_iter().partition(|condition| condition["type"] == READY);
+    let goes_on = |ours: &Value| before.iter().find(|before| before["status"] == ours["status"]).cloned();
+    let ready = conditions(ours).into_iter().map(|ours| goes_on(&ours).unwrap_or(ours));
+    let all: Vec<Value> = after.into_iter().chain(ready).collect();
+    super::lay(there, "status", &ours["status"]);
+    super::lay(there, "status", &json!({ "conditions": all }));
 }
 
 /// Takes from an import what it was given from exports; what is laid over it next brings it back, where it still holds.

@@ -16,7 +16,7 @@ mod tombolo;
 
 use crate::resource::{Places, Scope, resource, scope};
 pub use field::ConvertError;
-pub(crate) use mcs::lay_conditions;
+pub(crate) use mcs::{lay_conditions, lay_import_status};
 use serde_json::{Map, Value, json};
 pub(crate) use slices::SOURCE_CLUSTER;
 use tombolo_core::base::ClusterId;

@@ -34,8 +34,33 @@ fn an_import_says_all_that_readers_would_else_have_to_presume() {
         "internalTrafficPolicy": "Cluster",
     });
     assert_eq!(written["spec"], expected);
-    assert_eq!(written["status"], json!({ "clusters": [{ "cluster": "east" }, { "cluster": "west" }] }));
+    assert_eq!(written["status"]["clusters"], json!([{ "cluster": "east" }, { "cluster": "west" }]));
     assert_eq!((&written["metadata"]["namespace"], &written["metadata"]["name"]), (&json!("shop"), &json!("web")));
+}
+
+#[test]
+fn an_import_is_ready_from_its_first_export_on_and_conditions_that_others_keep_there_stay() {
+    let of = |sources: &[(&str, u64)]| {
+        let sources = sources.iter().map(|(id, since)| (ClusterId::new(id).unwrap(), Wall::from_unix_secs(*since)));
+        let offer = Arc::new(Offer::new(ServiceType::ClusterIp, [].into(), [].into()));
+        write(&Object::from(Import { key: key(), offer, sources: sources.collect() }), Api::Local, &writer()).unwrap()
+    };
+    let ready = |since: &str| json!({ "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": since });
+    let since_a_thousand = ready("1970-01-01T00:16:40Z");
+    let mut there = of(&[("east", 1_000), ("west", 2_000)]);
+    assert_eq!(there["status"]["conditions"], json!([since_a_thousand]));
+
+    let theirs = json!({ "type": "Mirrored", "status": "True" });
+    there["status"]["conditions"].as_array_mut().unwrap().push(theirs.clone());
+    lay_import_status(&mut there, &of(&[("west", 2_000)]));
+    assert_eq!(there["status"]["clusters"], json!([{ "cluster": "west" }]));
+    assert_eq!(there["status"]["conditions"], json!([theirs, since_a_thousand]), "it was ready all the time");
+
+    there["status"]["conditions"][1]["status"] = json!("False");
+    lay_import_status(&mut there, &of(&[("west", 2_000)]));
+    assert_eq!(there["status"]["conditions"], json!([theirs, ready("1970-01-01T00:33:20Z")]));
+    let absurd = of(&[("east", u64::MAX / 1_000_000)]);
+    assert_eq!(absurd["status"]["conditions"], json!([ready("9999-12-30T22:00:00Z")]), "no API refuses it");
 }
 
 #[test]

@@ -187,6 +187,7 @@ async fn an_import_is_written_with_its_status_and_only_as_often_as_needed() {
     assert_eq!(*writes.lock().unwrap(), 4, "what changes nothing is no write");
     let stored = stand.server.get("multicluster.x-k8s.io", "serviceimports", "shop", "web").unwrap();
     assert_eq!(stored["status"]["clusters"], json!([{ "cluster": "east" }, { "cluster": "west" }]));
+    assert_eq!(stored["status"]["conditions"][0]["reason"], "Ready");
 }
 
 #[tokio::test(start_paused = true)]
