@@ -88,9 +88,11 @@ impl Gateway {
         }
     }
 
-    /// Removes this cluster's other Endpoints, once the own one is seen (R31, B04).
+    /// Removes this cluster's other Endpoints, once the own one is seen, and not one of an earlier term in its place (R31,
+    /// B04).
     fn remove_former_endpoints(&mut self, api: Api, own: &Key, epoch: Epoch) {
-        if self.index.shown(api, own).is_none() || self.index.is_in_doubt(api, own) {
+        let shown = self.index.shown(api, own).and_then(|(object, _)| object.announced());
+        if shown.is_none_or(|(_, term)| term != epoch) || self.index.is_in_doubt(api, own) {
             return;
         }
         let cluster = &self.node.config().cluster;

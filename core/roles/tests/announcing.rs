@@ -286,6 +286,25 @@ fn a_former_endpoint_stays_while_a_running_listing_has_not_shown_the_own_one_b04
     assert_eq!(scene.apis.get(Api::Broker, &former.key()), None);
 }
 
+/// Else others would see nothing but the one of long ago, and believe it.
+#[test]
+fn a_former_endpoint_stays_while_an_own_one_of_an_earlier_term_stands_in_the_place_of_the_new_one_b04() {
+    let (own, former) = (endpoint("west", 0, 800), endpoint_of_gw_b(900));
+    let mut scene = Scene::new();
+    scene.held = Some(own.key());
+    scene.show(Api::Broker, own.clone());
+    scene.show(Api::Broker, former.clone());
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(20));
+    assert!(scene.events.iter().any(|event| matches!(event, Event::Elected(_))));
+    assert!(scene.apis.get(Api::Broker, &former.key()).is_some());
+    scene.held = None;
+    scene.run(Duration::from_secs(20));
+    assert_eq!(scene.endpoints(Api::Broker).len(), 1);
+    assert!(scene.apis.get(Api::Broker, &own.key()).is_some());
+}
+
 #[test]
 fn slots_stay_though_own_api_has_lost_them_and_the_cards() {
     let mut scene = Scene::new();

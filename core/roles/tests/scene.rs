@@ -24,6 +24,8 @@ pub(super) struct Scene {
     pub(super) broker_down: bool,
     /// What the broker does not let this cluster write.
     pub(super) forbidden: Option<Kind>,
+    /// Writes of this at the broker get lost.
+    pub(super) held: Option<Key>,
     /// What was written at the broker, in order.
     pub(super) written: Vec<Kind>,
     /// Whether networks are applied at once; if not, nobody says anything about them.
@@ -49,6 +51,7 @@ impl Scene {
             events: vec![],
             broker_down: false,
             forbidden: None,
+            held: None,
             written: vec![],
             applies: true,
             wanted: None,
@@ -129,6 +132,9 @@ impl Scene {
             }
             Output::Write(id, Api::Broker, write) if self.forbidden == Some(write.key().kind) => {
                 self.inputs.push_back(Input::Written(id, Err(ApiError::Refused("not yours".into()))));
+            }
+            Output::Write(id, Api::Broker, write) if self.held == Some(write.key()) => {
+                self.inputs.push_back(Input::Written(id, Err(ApiError::Unreachable)));
             }
             Output::Write(id, api, write) => {
                 self.written.extend(Some(write.key().kind).filter(|_| api == Api::Broker));
