@@ -200,7 +200,9 @@ impl<'a> Work<'a> {
             Some(there) if there.ours && there.link.as_ref().is_some_and(|old| same_device(&old.kind, &link.kind)) => {
                 self.change_link(name, link)
             }
-            Some(There { ours, bare_vxlan, .. }) if ours || bare_vxlan && is_overlay(&link.kind) => {
+            Some(There { ours, bare_vxlan, .. })
+                if ours || bare_vxlan && is_overlay(&link.kind) || self.node.cables.made(name) =>
+            {
                 self.remove_link(name, link)?;
                 self.make_link(name, link)
             }

@@ -12,6 +12,11 @@ pub trait Cables: Send {
     /// Why there is no such device.
     fn make(&mut self, name: &LinkName, link: &Link) -> Result<(), String>;
 
+    /// Whether a device of this name is there that was made here. Whoever made it may have ended before it was claimed.
+    fn made(&mut self, _: &LinkName) -> bool {
+        false
+    }
+
     /// Gives a device that is there another key, port or rank.
     ///
     /// # Errors

