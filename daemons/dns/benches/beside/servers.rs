@@ -3,10 +3,10 @@
 use super::NAMES;
 use super::asking::{name, stay_on};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_core::base::{ClusterId, Few, Label, Wall};
@@ -15,16 +15,17 @@ use tombolo_core::model::{
     Family, Import, Offer, Port, Protocol, ServiceKey, ServiceType, SourceEndpoint, SourceSlice,
 };
 use tombolo_dns::{Server, Settings};
+use tombolo_shell::ZoneHand as _;
 
 /// One that runs.
 pub struct Served {
     pub at: SocketAddr,
     process: Child,
-    folder: Option<std::path::PathBuf>,
+    folder: Option<PathBuf>,
 }
 
 impl Served {
-    fn start(at: SocketAddr, command: &mut Command, folder: Option<std::path::PathBuf>) -> Self {
+    pub fn start(at: SocketAddr, command: &mut Command, folder: Option<PathBuf>) -> Self {
         stay_on(0);
         let process = command.spawn().unwrap();
         stay_on(1);
@@ -59,56 +60,39 @@ impl Drop for Served {
     }
 }
 
-fn free() -> SocketAddr {
+pub fn free() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn address(number: u32) -> Ipv4Addr {
+pub fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | number)
 }
 
 pub fn ours() -> Served {
-    let at = free();
-    let program = std::env::current_exe().unwrap();
-    Served::start(at, Command::new(program).args(["serve", &at.to_string()]), None)
+    this_program("serve")
 }
 
-/// `None` if it is not installed.
-pub fn knot() -> Option<Served> {
-    let program =
-        ["/usr/sbin/knotd", "/usr/local/sbin/knotd"].into_iter().find(|path| std::path::Path::new(path).exists())?;
+/// One that builds its table anew and swaps it ten times a second, on the same core: the most that a daemon has to do, when
+/// a cluster is lost or comes back.
+pub fn swapping() -> Served {
+    this_program("swap")
+}
+
+fn this_program(how: &str) -> Served {
     let at = free();
-    let folder = std::env::temp_dir().join(format!("tombolo-bench-knot-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut zone =
-        String::from("$ORIGIN clusterset.local.\n$TTL 5\n@ SOA ns.dns hostmaster 1 7200 1800 86400 5\n@ NS ns.dns\n");
-    zone += "ns.dns A 127.0.0.1\n";
-    for number in 0..NAMES {
-        writeln!(zone, "{}. A {}", name(number), address(number)).unwrap();
-    }
-    std::fs::write(folder.join("clusterset.local.zone"), zone).unwrap();
-    let path = folder.display();
-    let settings = format!(
-        "server:\n    rundir: {path}\n    listen: {}@{}\n    udp-workers: 1\n    tcp-workers: 1\n    background-workers: 1\n\
-         database:\n    storage: {path}\n\
-         template:\n  - id: default\n    storage: {path}\n    zonefile-sync: -1\n    journal-content: none\n\
-         zone:\n  - domain: clusterset.local\n",
-        at.ip(),
-        at.port()
-    );
-    let file = folder.join("knot.conf");
-    std::fs::write(&file, settings).unwrap();
-    let mut command = Command::new(program);
-    command.arg("-c").arg(file).stdout(Stdio::null()).stderr(Stdio::null());
-    Some(Served::start(at, &mut command, Some(folder)))
+    let program = std::env::current_exe().unwrap();
+    Served::start(at, Command::new(program).args([how, &at.to_string()]), None)
 }
 
 /// This program as a server, until it is killed.
-pub fn serve(at: &str) {
+pub fn serve(at: &str, swaps: bool) {
     let settings = Settings { sockets: NonZeroUsize::MIN, ..Settings::at(vec![at.parse().unwrap()]) };
-    let (_server, _zone) = Server::start(&settings, Arc::new(table())).unwrap();
+    let (_server, mut zone) = Server::start(&settings, Arc::new(table())).unwrap();
     loop {
-        std::thread::park();
+        std::thread::sleep(Duration::from_millis(100));
+        if swaps {
+            zone.swap(Arc::new(table()));
+        }
     }
 }
 
