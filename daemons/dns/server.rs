@@ -25,6 +25,7 @@ pub struct Server {
     /// Closed, it tells all threads to end.
     end: Option<UnixStream>,
     threads: Vec<JoinHandle<()>>,
+    zone: Reader,
 }
 
 impl Server {
@@ -44,21 +45,32 @@ impl Server {
         if settings.listen.is_empty() {
             return Err(Error::Nowhere);
         }
-        let opened: Result<Vec<Opened>, Error> =
-            settings.listen.iter().map(|at| Opened::at(*at, settings.sockets.get())).collect();
+        let opened = settings.listen.iter().map(|at| Opened::at(*at, settings.sockets.get()));
+        let opened = opened.collect::<Result<Vec<Opened>, Error>>()?;
         let zone = Zone::new(table);
         let (end, ended) = UnixStream::pair().map_err(lacking("pair of sockets"))?;
-        let addresses = Vec::new();
-        let server = Self { addresses, counts: Vec::new(), end: Some(end), threads: Vec::new() };
-        let opening =
-            Opening { server, answering, clients: settings.clients.clone().into(), zone: zone.reader(), ended };
-        Ok((opening.start(opened?, settings)?, zone))
+        let server = Self {
+            addresses: Vec::new(),
+            counts: Vec::new(),
+            end: Some(end),
+            threads: Vec::new(),
+            zone: zone.reader(),
+        };
+        let opening = Opening { server, answering, clients: settings.clients.clone().into(), ended };
+        Ok((opening.start(opened, settings)?, zone))
     }
 
     /// Where it listens, in the order of the settings.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Whether it has anything to say: until then all names are SERVFAIL, and whoever sends questions here should not yet
+    /// (B54).
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.zone.table().synced()
     }
 
     /// What it has done so far.
@@ -92,7 +104,6 @@ struct Opening {
     server: Server,
     answering: Answering,
     clients: Arc<[Cidr]>,
-    zone: Reader,
     ended: UnixStream,
 }
 
@@ -122,13 +133,13 @@ impl Opening {
     }
 
     fn serve_datagrams(&mut self, socket: OwnedFd, at: SocketAddr, number: usize) -> Result<(), Error> {
-        let (desk, zone) = (self.desk(), self.zone.clone());
+        let (desk, zone) = (self.desk(), self.server.zone.clone());
         let end = self.ended.try_clone().map_err(lacking("file"))?;
         self.thread(format!("dns-udp-{number}"), move || datagrams::serve(&socket, at, &zone, desk, &end))
     }
 
     fn serve_streams(&mut self, listeners: Vec<TcpListener>, settings: &Settings) -> Result<(), Error> {
-        let (desk, zone, limits) = (self.desk(), self.zone.clone(), settings.limits);
+        let (desk, zone, limits) = (self.desk(), self.server.zone.clone(), settings.limits);
         let counts = self.server.counts.last().map(Arc::clone).unwrap_or_default();
         let end = self.ended.try_clone().map_err(lacking("file"))?;
         end.set_nonblocking(true).map_err(lacking("file"))?;

@@ -21,7 +21,7 @@ const LENGTH_OCTETS: usize = 2;
 /// How much is read at once. Many questions fit.
 const READ_OCTETS: usize = 4096;
 /// Replies are sent when they are this long together, or when there is no whole question left.
-const WRITE_OCTETS: usize = 64 << 10;
+const WRITE_OCTETS: usize = 16 << 10;
 /// How long to rest when no connection can be taken: the process may have no file left.
 const REST: Duration = Duration::from_millis(50);
 
@@ -112,6 +112,8 @@ async fn converse(house: &House, mut stream: TcpStream, quiet_since: &Cell<Insta
             }
         }
         inbox.drain(..taken);
+        // What a long message took is given back: there may be hundreds of connections.
+        inbox.shrink_to(READ_OCTETS);
         write(house, &mut stream, &mut outbox).await?;
     }
 }
@@ -152,6 +154,7 @@ async fn write(house: &House, stream: &mut TcpStream, outbox: &mut Vec<u8>) -> i
     }
     let written = timeout(house.limits.idle, stream.write_all(outbox)).await;
     outbox.clear();
+    outbox.shrink_to(WRITE_OCTETS);
     written.unwrap_or_else(|_| {
         house.counts.dropped(Cause::Slow);
         Err(io::ErrorKind::TimedOut.into())

@@ -112,10 +112,12 @@ fn what_the_machine_decides_is_what_the_sockets_answer() {
     objects.iter().cloned().for_each(shown);
     kinds[..3].iter().for_each(|kind| put(WatchEvent::Synced(*kind)));
     until(&mut asker, WEB, ResponseCode::ServFail, &[]);
+    assert!(!server.is_ready());
     shown(summary(&objects, 1));
     put(WatchEvent::Synced(Kind::ExportSummary));
     until(&mut asker, WEB, ResponseCode::NoError, &["10.102.0.10"]);
     until(&mut asker, DB, ResponseCode::NXDomain, &[]);
+    assert!(server.is_ready());
 
     headless("db", ["10.2.1.5=db-0".to_string()]).objects().into_iter().for_each(shown);
     until(&mut asker, DB, ResponseCode::NoError, &["10.2.1.5"]);
