@@ -67,6 +67,8 @@ impl Client {
     pub fn state(&self) -> io::Result<Option<State>> {
         let answer = match self.ask(&Request::Get { all: true }) {
             Err(error) if is_gone(&error) => return Ok(None),
+            // Others' processes say less.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.ask(&Request::Get { all: false })?,
             other => other?,
         };
         State::read(&answer).map(Some).map_err(io::Error::other)

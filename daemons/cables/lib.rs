@@ -1,9 +1,9 @@
 //! Cables: what carries packets from one cluster to another, behind one trait.
 //!
 //! ```text
-//!                       ┌─ Userspace ── words of `wg` ──> a process a cable: tunnel + wireguard
+//!                       ┌─ Kernel ───── generic netlink ──> WireGuard of the kernel, where it has it
 //! tombolo_linux ──> Drivers
-//! (the kernel hand)
+//! (the kernel hand)     └─ Userspace ── words of `wg` ───> a process a cable: tunnel + wireguard
 //! ```
 //!
 //! A gateway has one WireGuard device for each rank of remote candidates, and each peer has the full ranges of its
@@ -26,6 +26,7 @@
 
 pub mod client;
 mod driver;
+mod kernel;
 pub mod keys;
 pub mod process;
 pub mod tunnel;
@@ -34,4 +35,5 @@ mod userspace;
 pub mod wireguard;
 
 pub use driver::{Driver, Drivers, PeerStatus, Status};
+pub use kernel::Kernel;
 pub use userspace::Userspace;

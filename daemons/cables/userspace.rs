@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tombolo_core::base::Wall;
 use tombolo_core::model::CableDriver;
+use tombolo_core::network::constants::CABLE_LINK_PREFIX;
 use tombolo_core::network::{Link, LinkKind, LinkName, Peer, PeerId};
 use tombolo_linux::Cables;
 
@@ -72,7 +73,9 @@ impl Userspace {
 
     fn states(&self) -> Result<Vec<(LinkName, State)>, String> {
         let mut states = Vec::new();
-        for (link, client) in Client::all(&self.directory).map_err(said)? {
+        let all = Client::all(&self.directory).map_err(said)?;
+        // Others may have cables of their own there.
+        for (link, client) in all.into_iter().filter(|(link, _)| link.starts_with(CABLE_LINK_PREFIX)) {
             let state = client.state().map_err(|error| format!("{link}: {error}"))?;
             states.extend(state.map(|state| (LinkName(link.into()), state)));
         }

@@ -49,6 +49,7 @@ pub use error::{Error, Fault, Refusal};
 pub use hand::{Deed, Hand, Namespace};
 pub use node::Node;
 pub use normal::network as normal;
+pub use socket::Channel;
 
 use netlink_packet_route::AddressFamily;
 use std::net::IpAddr;

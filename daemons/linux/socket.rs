@@ -20,8 +20,8 @@ const DONE: u16 = 3;
 /// Attribute of an extended acknowledgement: a text.
 const ACK_WORDS: u16 = 1;
 
-/// A socket for requests.
-pub(crate) struct Channel {
+/// A socket for requests, each of which is answered before the next.
+pub struct Channel {
     socket: Socket,
     sequence: u32,
     buffer: Vec<u8>,
@@ -29,7 +29,10 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Opens one in the namespace of the calling thread.
-    pub(crate) fn open(protocol: isize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -41,7 +44,10 @@ impl Channel {
     }
 
     /// Asks for one thing to be done.
-    pub(crate) fn request<M>(&mut self, message: M, flags: u16) -> Result<(), Fault>
+    ///
+    /// # Errors
+    /// The kernel's no.
+    pub fn request<M>(&mut self, message: M, flags: u16) -> Result<(), Fault>
     where
         M: NetlinkSerializable,
     {
@@ -50,7 +56,10 @@ impl Channel {
     }
 
     /// Asks for one thing. What cannot be parsed is left out.
-    pub(crate) fn get<M>(&mut self, message: M) -> Result<Vec<M>, Fault>
+    ///
+    /// # Errors
+    /// The kernel's no.
+    pub fn get<M>(&mut self, message: M) -> Result<Vec<M>, Fault>
     where
         M: NetlinkSerializable + NetlinkDeserializable,
     {
@@ -61,7 +70,10 @@ impl Channel {
     }
 
     /// Asks for a listing. What cannot be parsed is left out: it is not ours.
-    pub(crate) fn dump<M>(&mut self, message: &M) -> Result<Vec<M>, Fault>
+    ///
+    /// # Errors
+    /// The kernel's no, or a listing that is never whole.
+    pub fn dump<M>(&mut self, message: &M) -> Result<Vec<M>, Fault>
     where
         M: NetlinkSerializable + NetlinkDeserializable + Clone,
     {

@@ -9,6 +9,8 @@
 #[path = "../../linux/tests/bed.rs"]
 #[allow(dead_code, reason = "the tests of the kernel's network use the rest")]
 mod bed;
+mod contender;
+mod interop;
 mod processes;
 mod site;
 mod traffic;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     } else {
         println!("SKIPPED: cables as part of a node's network (no nft)");
     }
+    tests.extend(interop::tests());
     let trial = |(name, test): (&'static str, fn())| {
         Trial::test(name, move || {
             test();

@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tombolo_cables::client::Client;
 use tombolo_cables::keys::Keys;
-use tombolo_cables::{Drivers, Status, Userspace};
+use tombolo_cables::{Drivers, Kernel, Status, Userspace};
 use tombolo_core::base::{Cidr, Slot};
 use tombolo_core::model::{CableDriver, CableKey};
 use tombolo_core::network::constants::{CABLE_LINK_PREFIX, RULE_OUT, TABLE_OUT};
 use tombolo_core::network::{
     Link, LinkKind, LinkName, Network, Peer, PeerId, Plan, Route, RouteId, RouteKind, Rule, Stay, Wanted,
 };
-use tombolo_linux::{Deed, Hand, Namespace, Node};
+use tombolo_linux::{Cables, Deed, Hand, Namespace, Node};
 
 pub const TESTS: &[Test] = &[
     ("a_network_with_a_cable_carries_and_tells_how_it_is", carries),
@@ -33,6 +33,7 @@ pub const TESTS: &[Test] = &[
     ("a_stuck_process_is_ended_all_the_same", stuck),
     ("the_socket_is_for_root_and_whoever_removes_it_ends_the_cable", socket),
     ("who_says_nothing_holds_up_nobody", silence),
+    ("the_kernels_driver_says_what_it_has_and_leaves_others_alone", kernel),
 ];
 
 /// One side as a node: where its sockets and keys are, and its driver.
@@ -297,4 +298,26 @@ fn silence() {
     let mut told = Vec::new();
     rude.read_to_end(&mut told).unwrap();
     pair.expect_pings();
+}
+
+/// Where the kernel has WireGuard, its driver carries; where it has none, it says so.
+fn kernel() {
+    let pair = Pair::new();
+    if !pair.site.places[0].run(Kernel::is_there) {
+        let keys = pair.sides[0].keys.clone();
+        let (name, made) = (link(), pair.network(0).links[&link()].clone());
+        let said = pair.site.places[0].run(move || Kernel::with(keys).make(&name, &made).unwrap_err());
+        assert!(said.contains("WireGuard") || said.contains("No such file"), "{said}");
+        return;
+    }
+    let drivers = |side: usize| Drivers::of(vec![Box::new(Kernel::with(pair.sides[side].keys.clone()))]);
+    for side in 0..2 {
+        pair.site.places[side].sh("ip link add wg9 type wireguard");
+        reconcile(&pair.site.places[side], drivers(side), wanted(&pair.network(side)));
+    }
+    pair.expect_pings();
+    assert!(reconcile(&pair.site.places[0], drivers(0), wanted(&pair.network(0))).is_empty());
+    reconcile(&pair.site.places[0], drivers(0), Wanted::default());
+    let links = pair.site.places[0].sh("ip -oneline link");
+    assert!(links.contains("wg9") && !links.contains("tb-cable"), "{links}");
 }
