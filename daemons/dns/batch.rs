@@ -196,3 +196,43 @@ impl Asked {
         (of_v4, libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: v6 }, ipi6_ifindex: link })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    #[test]
+    fn a_reply_that_the_system_will_not_send_holds_up_no_other() {
+        for at in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let server = UdpSocket::bind(at).unwrap();
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let to = |port: u16, byte: u8| Departure {
+                bytes: vec![byte],
+                to: SockaddrStorage::from(SocketAddr::from(([127, 0, 0, 1], port))),
+                by: Asked::Only,
+            };
+            let port = client.local_addr().unwrap().port();
+            // Nothing can be sent to port 0; and an address that is not here cannot be sent from.
+            let mut all = vec![to(0, 1), to(port, 2), to(0, 3), to(port, 4), to(port, 5), to(0, 6)];
+            let mut unsendable = 3;
+            if at.starts_with('0') {
+                all.insert(2, Departure { by: Asked::V4(u32::from_ne_bytes([192, 0, 2, 1])), ..to(port, 7) });
+                all.push(Departure { by: Asked::V4(u32::from_ne_bytes([127, 0, 0, 5])), ..to(port, 8) });
+                unsendable += 1;
+            }
+            let sendable = all.len() - unsendable;
+            assert_eq!(Sender::new(at.parse().unwrap()).send(&OwnedFd::from(server), &all), unsendable);
+            let came: Vec<u8> = (0..sendable)
+                .map(|_| {
+                    let mut byte = [0];
+                    client.recv(&mut byte).unwrap();
+                    byte[0]
+                })
+                .collect();
+            assert_eq!(came, [2, 4, 5, 8][..sendable]);
+        }
+    }
+}

@@ -72,6 +72,18 @@ fn no_address_at_all_is_told() {
 }
 
 #[test]
+fn several_sockets_share_the_port_and_clients_of_all_are_answered() {
+    let bed = bed_with(&settings(vec!["127.0.0.1:0".parse().unwrap()]), table::table());
+    let port = format!(":{:04X} ", bed.at().port());
+    let listed = std::fs::read_to_string("/proc/net/udp").unwrap();
+    assert_eq!(listed.lines().filter(|line| line.contains(&port)).count(), 2);
+    // The kernel spreads them by their ports: that all fall to one socket has a chance of 1 in 2^63.
+    for _ in 0..64 {
+        Asker::new((Transport::Udp, bed.at())).ask(&plain(WEB, RecordType::A));
+    }
+}
+
+#[test]
 fn stopped_it_has_answered_what_had_come_and_another_can_start_in_its_place() {
     let bed = bed();
     let at = bed.server.addresses().to_vec();
