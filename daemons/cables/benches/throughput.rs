@@ -19,8 +19,8 @@ mod contender;
 #[path = "../tests/site.rs"]
 mod site;
 
-use contender::{OTHER, is_there, seclude, start};
-use site::{Site, inner};
+use contender::{OTHER, Running, is_there};
+use site::inner;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ const CELLS: [(usize, bool); 4] = [(1, false), (1, true), (4, false), (4, true)]
 struct Contender {
     name: &'static str,
     command: Option<&'static str>,
-    site: Site,
+    running: Running,
     /// Mbit/s of each cell, by round.
     rates: [Vec<f64>; 4],
     /// Round trips in µs.
@@ -46,17 +46,12 @@ struct Contender {
 
 impl Contender {
     fn new(name: &'static str, command: Option<&'static str>) -> Self {
-        let site = Site::new();
-        for side in 0..2 {
-            seclude(&site, side);
-        }
-        for side in 0..2 {
-            if let Some(command) = command {
-                start(&site, side, command, false);
-            }
-        }
-        let mut one = Self { name, command, site, rates: Default::default(), trips: Vec::new() };
-        assert!(one.site.reaches(0, one.address(1)), "{name} carries nothing");
+        let running = match command {
+            Some(command) => Running::joined([command, command], false),
+            None => Running::apart(),
+        };
+        let mut one = Self { name, command, running, rates: Default::default(), trips: Vec::new() };
+        assert!(one.running.0.reaches(0, one.address(1)), "{name} carries nothing");
         one.round();
         (one.rates, one.trips) = Default::default();
         one
@@ -71,7 +66,7 @@ impl Contender {
             let rate = self.measure(streams, is_back);
             self.rates[cell].push(rate);
         }
-        let told = self.site.ping(0, "-i 0.002 -c 300", self.address(1));
+        let told = self.running.0.ping(0, "-i 0.002 -c 300", self.address(1));
         let average = told.rsplit_once("= ").and_then(|(_, numbers)| numbers.split('/').nth(1));
         self.trips.push(average.and_then(|number| number.parse::<f64>().ok()).unwrap_or(f64::NAN) * 1e3);
     }
@@ -80,12 +75,12 @@ impl Contender {
         let (from, to) = if is_back { (1, 0) } else { (0, 1) };
         let address = self.address(to);
         let stop = Arc::new(AtomicBool::new(false));
-        let listener = self.site.places[to].run(move || TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
+        let listener = self.running.0.places[to].run(move || TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
         let place = listener.local_addr().unwrap();
         let sending: Vec<_> = (0..streams)
             .map(|_| {
                 let stop = stop.clone();
-                self.site.places[from].beside(move || {
+                self.running.0.places[from].beside(move || {
                     let mut stream = TcpStream::connect(place).unwrap();
                     let bytes = vec![7; 256 << 10];
                     while !stop.load(Ordering::Relaxed) && stream.write_all(&bytes).is_ok() {}
@@ -95,7 +90,7 @@ impl Contender {
         let receiving: Vec<_> = (0..streams)
             .map(|_| {
                 let (mut stream, _) = listener.accept().unwrap();
-                self.site.places[to].beside(move || {
+                self.running.0.places[to].beside(move || {
                     let (mut room, mut count) = (vec![0; 256 << 10], 0_u64);
                     loop {
                         match stream.read(&mut room) {
@@ -114,14 +109,6 @@ impl Contender {
         #[allow(clippy::cast_precision_loss, reason = "a measurement has fewer digits")]
         let bits = bytes as f64 * 8.0;
         bits / began.elapsed().as_secs_f64() / 1e6
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        if self.command.is_some() {
-            (0..2).for_each(|side| contender::end(&self.site, side));
-        }
     }
 }
 

@@ -18,11 +18,39 @@ pub fn is_there(program: &str) -> bool {
 }
 
 /// Gives a place a `/run` of its own: sockets of one link's name in two places do not meet there.
-pub fn seclude(site: &Site, side: usize) {
+fn seclude(site: &Site, side: usize) {
     site.places[side].run(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         crate::bed::sh("mount --make-rprivate /; mount -t tmpfs run /run; mkdir -p /run/wireguard");
     });
+}
+
+/// A site whose cables end with it, also where a test fails.
+pub struct Running(pub Site);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for place in &self.0.places {
+            let ended = place.run(|| Client::of(Path::new(DIRECTORY), LINK).end());
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+impl Running {
+    /// A site whose places keep their sockets to themselves.
+    pub fn apart() -> Self {
+        let site = Site::new();
+        (0..2).for_each(|side| seclude(&site, side));
+        Self(site)
+    }
+
+    /// A site with a cable on each side, made by these commands.
+    pub fn joined(commands: [&str; 2], is_v6: bool) -> Self {
+        let running = Self::apart();
+        (0..2).for_each(|side| start(&running.0, side, commands[side], is_v6));
+        running
+    }
 }
 
 /// Starts a cable by a command that returns when it can be spoken to, and joins it to the other side.

@@ -2,8 +2,8 @@
 
 use crate::Test;
 use crate::bed::until;
-use crate::contender::{OTHER, end, is_there, seclude, start, state};
-use crate::site::{LINK, PORT, Site, inner, outer, secret};
+use crate::contender::{OTHER, Running, end, is_there, start, state};
+use crate::site::{LINK, PORT, inner, outer, secret};
 use crate::traffic::{call, listen};
 use data_encoding::BASE64;
 use std::path::Path;
@@ -34,25 +34,19 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// Ours on the one side, the other on the other.
-fn joined(is_v6: bool) -> Site {
-    let site = Site::new();
-    (0..2).for_each(|side| seclude(&site, side));
-    start(&site, 0, OURS, is_v6);
-    start(&site, 1, OTHER, is_v6);
+fn joined(is_v6: bool) -> Running {
+    let running = Running::joined([OURS, OTHER], is_v6);
     for (side, to) in [(0, inner(1)), (1, inner(0))] {
-        to.into_iter().for_each(|to| assert!(site.reaches(side, to), "{side} to {to}, outside IPv6: {is_v6}"));
+        to.into_iter().for_each(|to| assert!(running.0.reaches(side, to), "{side} to {to}, outside IPv6: {is_v6}"));
     }
-    site
-}
-
-fn finish(site: &Site) {
-    (0..2).for_each(|side| end(site, side));
+    running
 }
 
 fn carry() {
     const BYTES: usize = 12 << 20;
     for is_v6 in [false, true] {
-        let site = joined(is_v6);
+        let running = joined(is_v6);
+        let site = &running.0;
         for (port, to) in (7000..).zip(inner(1)) {
             let threads = [listen(&site.places[1], to, port, BYTES), call(&site.places[0], to, port, BYTES)];
             threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -61,7 +55,7 @@ fn carry() {
             let told = site.ping(0, &format!("-c 1 -W 5 -M do -s {length}"), inner(1)[1]);
             assert!(told.contains(" 0% packet loss"), "{length} bytes\n{told}");
         }
-        let states = [state(&site, 0), state(&site, 1)];
+        let states = [state(site, 0), state(site, 1)];
         for (side, state) in states.iter().enumerate() {
             let [peer] = &state.peers[..] else { panic!("{state:?}") };
             assert_eq!((peer.key, peer.endpoint), (secret(1 - side).public(), Some(outer(1 - side, is_v6))));
@@ -69,15 +63,15 @@ fn carry() {
         }
         // Some of it is lost on the way: the other is slower.
         assert!(states[0].peers[0].sent >= states[1].peers[0].received, "{states:?}");
-        finish(&site);
     }
 }
 
 fn roam() {
-    let site = joined(false);
+    let running = joined(false);
+    let site = &running.0;
     let expect = |side: usize, moved: &str| {
         until("an answer", || site.ping(side, "-c 1 -W 0.2", inner(1 - side)[0]).contains(" 0% packet loss"));
-        assert_eq!(state(&site, 1 - side).peers[0].endpoint.unwrap().to_string(), moved);
+        assert_eq!(state(site, 1 - side).peers[0].endpoint.unwrap().to_string(), moved);
         assert!(site.reaches(1 - side, inner(side)[1]));
     };
     // Ours gets another address, the other another port: it holds on to an address that it has lost.
@@ -88,26 +82,25 @@ fn roam() {
         Client::of(Path::new(DIRECTORY), LINK).set(setup).unwrap();
     });
     expect(1, &format!("192.0.2.2:{}", PORT + 1));
-    finish(&site);
 }
 
 fn restart() {
-    let site = joined(false);
+    let running = joined(false);
+    let site = &running.0;
     for side in [0, 1] {
-        end(&site, side);
-        start(&site, side, [OURS, OTHER][side], false);
+        end(site, side);
+        start(site, side, [OURS, OTHER][side], false);
         let began = Instant::now();
         let answers = || site.ping(1 - side, "-c 1 -W 0.2", inner(side)[0]).contains(" 0% packet loss");
         until("an answer", answers);
         assert!(began.elapsed() < Duration::from_secs(4), "side {side} after {:?}", began.elapsed());
     }
-    finish(&site);
 }
 
 fn wg() {
-    let site = Site::new();
-    seclude(&site, 0);
-    start(&site, 0, OURS, false);
+    let running = Running::apart();
+    let site = &running.0;
+    start(site, 0, OURS, false);
     let key = |side: usize| BASE64.encode(&secret(side).public().0);
     let shown = site.places[0].sh(&format!("wg show {LINK} dump"));
     let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split('\t').collect()).collect();
@@ -127,6 +120,6 @@ fn wg() {
     let shown = site.places[0].sh(&format!("wg show {LINK} dump"));
     assert!(shown.contains(&format!("{other}\t{shared}\t[2001:db8::9]:9\t10.9.0.0/16\t0\t")), "{shown}");
     assert!(shown.contains("0x77") && !shown.contains(&key(1)), "{shown}");
-    end(&site, 0);
+    end(site, 0);
     assert!(!site.places[0].sh("ip -oneline link").contains(LINK));
 }
