@@ -368,7 +368,7 @@ impl NodeSide {
     }
 
     /// Whether there is a live path to `cluster`.
-    fn lives(&self, cluster: &ClusterId) -> bool {
+    pub(super) fn lives(&self, cluster: &ClusterId) -> bool {
         self.ways.get(cluster).and_then(|way| way.choice).is_some_and(|choice| choice.alive)
     }
 

@@ -128,10 +128,10 @@ impl Gateway {
         self.joining.notes.iter().all(has)
     }
 
-    /// Whether it is of a cluster that left, and of before.
+    /// Whether it is of a cluster that left, and of before. One that is reached has joined again, and will say so.
     pub(super) fn is_of_before_it_left(&self, object: &Object) -> bool {
-        let announced = object.announced();
-        announced.is_some_and(|(of, epoch)| self.joining.notes.get(of).is_some_and(|last| epoch <= *last))
+        let Some((of, epoch)) = object.announced() else { return false };
+        self.joining.notes.get(of).is_some_and(|last| epoch <= *last) && !self.node.lives(of)
     }
 
     /// Whether the holder may announce its ranges.
