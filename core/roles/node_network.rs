@@ -317,7 +317,8 @@ impl Build<'_> {
                 if self.wanted.network.links.contains_key(&link) {
                     let source = known.candidate.as_ref().map(|own| own.address);
                     let because = format!("{cluster} is reached through its candidate {rank}");
-                    self.route(TABLE_OUT, range, RouteKind::Out { link, via: None }, source, &because);
+                    let kind = RouteKind::Out { link, via: self.beyond(cluster, rank) };
+                    self.route(TABLE_OUT, range, kind, source, &because);
                 }
             }
             Exit::Overlay(slot) => {
@@ -328,6 +329,13 @@ impl Build<'_> {
                 self.route(TABLE_OUT, range, RouteKind::Out { link: overlay_link(), via }, None, &because);
             }
         }
+    }
+
+    /// The next hop behind a cable. A device of WireGuard finds its peer by the destination; one of VXLAN is a network of
+    /// cards, of which the one with that address is asked for.
+    fn beyond(&self, cluster: &ClusterId, rank: Slot) -> Option<IpAddr> {
+        let candidate = self.known.remote.get(cluster)?.by_slot.get(&rank)?;
+        (self.known.driver == CableDriver::Vxlan).then_some(candidate.probe)
     }
 
     /// No path is known, but the daemon's former self may have left one (W2).
@@ -342,7 +350,7 @@ impl Build<'_> {
         let link = rank.map(cable_link).filter(|link| self.wanted.network.links.contains_key(link));
         let (kind, because) = match (link, rank) {
             (Some(link), Some(rank)) => (
-                RouteKind::Out { link, via: None },
+                RouteKind::Out { link, via: self.beyond(cluster, rank) },
                 format!("what nodes send here for {cluster} goes to its candidate {rank}"),
             ),
             (_, _) => {

@@ -47,10 +47,10 @@ pub struct PeerStatus {
     pub handshake_age: Option<Duration>,
     /// From our last handshake's question to its answer.
     pub round_trip: Option<Duration>,
-    /// Bytes sent to it, with what the cable puts around them.
-    pub sent_bytes: u64,
+    /// Bytes sent to it, with what the cable puts around them; `None` where they are not counted for each peer.
+    pub sent_bytes: Option<u64>,
     /// Bytes received from it.
-    pub received_bytes: u64,
+    pub received_bytes: Option<u64>,
 }
 
 impl fmt::Display for Status {
@@ -74,7 +74,9 @@ impl fmt::Display for Status {
             if let Some(time) = peer.round_trip {
                 write!(f, "  rtt {:.1} ms", time.as_secs_f64() * 1e3)?;
             }
-            write!(f, "  sent {} B  received {} B", peer.sent_bytes, peer.received_bytes)?;
+            if let Some((sent, received)) = peer.sent_bytes.zip(peer.received_bytes) {
+                write!(f, "  sent {sent} B  received {received} B")?;
+            }
         }
         Ok(())
     }

@@ -319,8 +319,8 @@ impl Driver for Kernel {
             handshake_age: peer.handshake.map(|at| now.saturating_sub(at)),
             // The kernel does not tell.
             round_trip: None,
-            sent_bytes: peer.sent,
-            received_bytes: peer.received,
+            sent_bytes: Some(peer.sent),
+            received_bytes: Some(peer.received),
         };
         let status = |device: Device| Status {
             link: device.name,

@@ -3,7 +3,8 @@
 //! ```text
 //!                       ┌─ Kernel ───── generic netlink ──> WireGuard of the kernel, where it has it
 //! tombolo_linux ──> Drivers
-//! (the kernel hand)     └─ Userspace ── words of `wg` ───> a process a cable: tunnel + wireguard
+//! (the kernel hand)     ├─ Userspace ── words of `wg` ───> a process a cable: tunnel + wireguard
+//!                       └─ Vxlan ────── rtnetlink ───────> VXLAN of the kernel, not encrypted
 //! ```
 //!
 //! A gateway has one WireGuard device for each rank of remote candidates, and each peer has the full ranges of its
@@ -32,8 +33,10 @@ pub mod process;
 pub mod tunnel;
 pub mod uapi;
 mod userspace;
+mod vxlan;
 pub mod wireguard;
 
 pub use driver::{Driver, Drivers, PeerStatus, Status};
 pub use kernel::Kernel;
 pub use userspace::Userspace;
+pub use vxlan::Vxlan;

@@ -55,6 +55,8 @@ pub fn run(directory: &Path, link: &str, ready: impl FnOnce()) -> io::Result<()>
             Err(errno) => return Err(errno.into()),
         }
     }
+    // Who waits for the end sees connections end: by then the port is free.
+    tunnel.stop();
     if identity(&path) == ours {
         fs::remove_file(path)?;
     }

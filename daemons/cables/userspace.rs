@@ -174,7 +174,7 @@ fn status(peer: PeerState, now: Duration) -> PeerStatus {
         endpoint: peer.endpoint,
         handshake_age: peer.handshake.map(age),
         round_trip: peer.round_trip,
-        sent_bytes: peer.sent,
-        received_bytes: peer.received,
+        sent_bytes: Some(peer.sent),
+        received_bytes: Some(peer.received),
     }
 }

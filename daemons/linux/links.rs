@@ -65,6 +65,15 @@ impl Links {
         self.by_name.iter().find(of_ours).map(|(name, _)| name)
     }
 
+    /// The name of the link with this number, if it is ours and its neighbours are a network's: those of a cable are of
+    /// whoever makes its peers.
+    pub(crate) fn with_neighbours(&self, index: u32) -> Option<&LinkName> {
+        self.ours(index).filter(|name| {
+            let link = self.get(name).and_then(|there| there.link.as_ref());
+            link.is_none_or(|link| !matches!(link.kind, LinkKind::Cable { .. }))
+        })
+    }
+
     /// The numbers of all links that are ours.
     pub(crate) fn numbers_of_ours(&self) -> impl Iterator<Item = u32> {
         self.by_name.values().filter(|there| there.ours).map(|there| there.index)

@@ -30,7 +30,7 @@ pub(crate) fn read(listing: &[RouteNetlinkMessage], links: &Links) -> (Neighbour
     let mut known = BTreeMap::<(LinkName, IpAddr), Mac>::new();
     for message in listing {
         let RouteNetlinkMessage::NewNeighbour(message) = message else { continue };
-        let Some(link) = links.ours(message.header.ifindex) else { continue };
+        let Some(link) = links.with_neighbours(message.header.ifindex) else { continue };
         let permanent = u16::from(NeighbourState::Permanent);
         if u16::from(message.header.state) & permanent == 0 {
             continue;

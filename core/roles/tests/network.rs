@@ -1,11 +1,11 @@
 //! The network of a node, as a person reads it.
 
 use super::cluster::{Apis, candidates, cluster, hello, node, record, web, west};
-use crate::base::{Instant, Machine, drain};
-use crate::model::{Api, Kind, Object, WatchEvent};
-use crate::network::{Entry, Network, Route, RouteId, plan};
-use crate::roles::addresses::overlay_address;
-use crate::roles::{Gateway, Input, Output, Role, RouteAgent, Via};
+use crate::base::{Instant, Machine, Slot, drain};
+use crate::model::{Api, CableDriver, Kind, Object, WatchEvent};
+use crate::network::{Entry, Network, Route, RouteId, RouteKind, plan};
+use crate::roles::addresses::{overlay_address, probe_address};
+use crate::roles::{Gateway, Input, Output, Role, RouteAgent, Via, cable_link};
 use crate::sync::ABSENCE;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -53,6 +53,28 @@ fn a_gateway_builds_cables_tables_and_translations() {
 #[test]
 fn a_worker_builds_the_overlay_alone() {
     insta::assert_snapshot!(first_plan(RouteAgent::new(west("worker", 2).node)));
+}
+
+#[test]
+fn a_cable_of_vxlan_is_left_by_way_of_the_candidate_behind_it() {
+    for (driver, via) in
+        [(CableDriver::Wireguard, None), (CableDriver::Vxlan, Some(probe_address(&cluster("east"), one())))]
+    {
+        let mut config = west("gw-a", 0);
+        config.node.driver = driver;
+        let mut gateway = Node::new(Gateway::new(config), Network::default());
+        gateway.list();
+        gateway.run(Duration::from_secs(2));
+        let mut hops = gateway.kernel.routes.iter().filter_map(|(id, route)| match &route.kind {
+            RouteKind::Out { link, via } if *link == cable_link(one()) => Some((id.to.to_string(), *via)),
+            RouteKind::Out { .. } | RouteKind::Blackhole => None,
+        });
+        assert!(hops.any(|hop| hop == (PODS_OF_EAST.to_string(), via)), "{driver}");
+    }
+}
+
+fn one() -> Slot {
+    Slot::try_from(1).unwrap()
 }
 
 /// A daemon with its API, its kernel and what it wanted last.

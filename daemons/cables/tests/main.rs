@@ -11,6 +11,7 @@
 mod bed;
 mod contender;
 mod interop;
+mod plain;
 mod processes;
 mod site;
 mod traffic;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     }
     let mut tests = tunnels::TESTS.to_vec();
     if runs("nft") {
-        tests.extend(processes::TESTS);
+        tests.extend([processes::TESTS, plain::TESTS].concat());
     } else {
         println!("SKIPPED: cables as part of a node's network (no nft)");
     }

@@ -51,7 +51,7 @@ pub struct Shared {
 /// A tunnel. Its link is gone with it.
 pub struct Tunnel {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Shared {
@@ -123,14 +123,14 @@ impl Tunnel {
             rebound: Bell::new()?,
             sooner: Bell::new()?,
         });
-        let mut tunnel = Self { shared, threads: Vec::new() };
+        let tunnel = Self { shared, threads: Mutex::default() };
         tunnel.spawn("outbound", outbound::carry)?;
         tunnel.spawn("inbound", inbound::carry)?;
         tunnel.spawn("clock", clock::keep)?;
         Ok(tunnel)
     }
 
-    fn spawn(&mut self, name: &str, work: fn(&Shared) -> io::Result<()>) -> io::Result<()> {
+    fn spawn(&self, name: &str, work: fn(&Shared) -> io::Result<()>) -> io::Result<()> {
         let shared = self.shared.clone();
         let thread = Builder::new().name(name.into()).spawn(move || {
             // Each ends when the link is gone, and then so do the others.
@@ -138,7 +138,7 @@ impl Tunnel {
             shared.ending.store(true, Ordering::Relaxed);
             shared.end.ring();
         })?;
-        self.threads.push(thread);
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
 
@@ -215,13 +215,21 @@ impl Tunnel {
     }
 }
 
-impl Drop for Tunnel {
-    fn drop(&mut self) {
+impl Tunnel {
+    /// Ends the threads and frees the port. The link goes with the last one that holds this.
+    pub fn stop(&self) {
         self.shared.ending.store(true, Ordering::Relaxed);
         self.shared.end.ring();
-        for thread in self.threads.drain(..) {
+        for thread in std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner)) {
             // One that panicked has said so.
             let _ = thread.join();
         }
+        *self.shared.outside.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
