@@ -28,7 +28,7 @@ need_rust() {
 # What tests on the kernel use, where it can be had; they say themselves what they skip without it.
 want_kernel_tools() {
   local tool missing=""
-  for tool in nft:nftables ip:iproute2 ping:iputils-ping; do
+  for tool in nft:nftables ip:iproute2 ping:iputils-ping wg:wireguard-tools wireguard-go:wireguard-go; do
     command -v "${tool%:*}" >/dev/null || missing+=" ${tool#*:}"
   done
   [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 0
