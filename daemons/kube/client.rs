@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{BoxError, service_fn};
 
 /// An unused connection is closed after this.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Why there can be no client.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,0 +1,72 @@
+//! A client of an API over TCP and TLS, as a kubeconfig or the pod's service account describes it.
+
+use crate::client::IDLE_MAX;
+use http::header::{self, HeaderValue};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use kube::{Client, Config};
+use std::time::Duration;
+use tower::ServiceBuilder;
+use tower::timeout::TimeoutLayer;
+
+/// A silent connection is asked whether it lives after this, and again after as long; see [`GIVEN_UP`].
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
+/// What is sent and not acknowledged for so long shows that the connection is dead: a watch would wait for its end, and
+/// notice nothing after a cut.
+const GIVEN_UP: Duration = Duration::from_secs(8);
+/// Unanswered questions after which a silent connection is dead.
+const QUESTIONS: u32 = 2;
+
+/// Why there can be no such client.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The certificates, or how to say who one is.
+    #[error("the API at {url}: {source}")]
+    Config {
+        /// Which API.
+        url: http::Uri,
+        /// What is wrong.
+        source: kube::Error,
+    },
+    /// The name of the daemon cannot stand in a header.
+    #[error("{0:?} cannot be a User-Agent")]
+    UserAgent(String),
+}
+
+/// A client of the API that `config` describes. Each request must be answered within `answer_within` (a watch: begun). A
+/// connection that is cut is noticed within [`GIVEN_UP`], also where nothing is sent.
+///
+/// # Errors
+/// [`RemoteError`].
+pub fn remote(config: &Config, user_agent: &str, answer_within: Duration) -> Result<Client, RemoteError> {
+    let agent = HeaderValue::from_str(user_agent).map_err(|_| RemoteError::UserAgent(user_agent.to_owned()))?;
+    let wrong = |source| RemoteError::Config { url: config.cluster_url.clone(), source };
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(answer_within));
+    tcp.set_keepalive(Some(SIGN_OF_LIFE));
+    tcp.set_keepalive_interval(Some(SIGN_OF_LIFE));
+    tcp.set_keepalive_retries(Some(QUESTIONS));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(GIVEN_UP));
+    let connector = config.rustls_https_connector_with_connector(tcp).map_err(wrong)?;
+    let http = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_MAX)
+        .build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(wrong)?)
+        .layer(config.extra_headers_layer().map_err(wrong)?)
+        .layer(TimeoutLayer::new(answer_within))
+        .map_request(move |mut request: http::Request<Body>| {
+            request.headers_mut().insert(header::USER_AGENT, agent.clone());
+            request
+        })
+        .service(http);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
