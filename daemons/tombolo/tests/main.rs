@@ -1,0 +1,10 @@
+//! The daemons as processes, against API servers over TCP.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "processes live in the time of the machine")]
+#![allow(clippy::print_stdout, reason = "they say what they skip")]
+
+mod bed;
+mod gateways;
+mod lines;
+mod names;
