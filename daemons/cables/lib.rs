@@ -26,6 +26,7 @@
 )]
 
 pub mod client;
+pub mod command;
 mod driver;
 mod kernel;
 pub mod keys;

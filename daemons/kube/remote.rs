@@ -28,7 +28,7 @@ pub enum RemoteError {
         /// Which API.
         url: http::Uri,
         /// What is wrong.
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// The name of the daemon cannot stand in a header.
     #[error("{0:?} cannot be a User-Agent")]
@@ -42,7 +42,7 @@ pub enum RemoteError {
 /// [`RemoteError`].
 pub fn remote(config: &Config, user_agent: &str, answer_within: Duration) -> Result<Client, RemoteError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| RemoteError::UserAgent(user_agent.to_owned()))?;
-    let wrong = |source| RemoteError::Config { url: config.cluster_url.clone(), source };
+    let wrong = |source| RemoteError::Config { url: config.cluster_url.clone(), source: Box::new(source) };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

@@ -19,12 +19,9 @@ const AGAIN: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// What is wrong with how they are to be reached.
-pub async fn connect(
-    common: &Common,
-    broker: Option<&BrokerSettings>,
-    user_agent: &str,
-) -> Result<Connections, Error> {
-    let wrong = |because: &dyn std::fmt::Display| Error::Access { whose: "the own cluster's", because: because.to_string() };
+pub async fn connect(common: &Common, broker: Option<&BrokerSettings>, user_agent: &str) -> Result<Connections, Error> {
+    let wrong =
+        |because: &dyn std::fmt::Display| Error::Access { whose: "the own cluster's", because: because.to_string() };
     let local = match &common.kubeconfig {
         Some(path) => from_file(path, "the own cluster's").await?,
         None => Config::incluster().map_err(|error| wrong(&format!("{error}; outside of a pod, give --kubeconfig")))?,
@@ -87,7 +84,9 @@ pub async fn cluster_uid(local: &Client, noted: &Path) -> Result<String, Error> 
             },
             Err(error) => {
                 if let Ok(uid) = std::fs::read_to_string(noted) {
-                    warn!("the own API does not show the namespace kube-system ({error}): going on with its UID of before");
+                    warn!(
+                        "the own API does not show the namespace kube-system ({error}): going on with its UID of before"
+                    );
                     return Ok(uid);
                 }
                 warn!("waiting for the own API to show the namespace kube-system: {error}");

@@ -13,10 +13,13 @@ use crate::vitals::{Both, ReadyWhen, Vitals, Who};
 use crate::{apis, records, status};
 use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
+use tombolo_cables::keys::Keys;
+use tombolo_cables::{Driver, Drivers, Kernel, Userspace, Vxlan};
 use tombolo_core::base::NodeName;
 use tombolo_core::dns::Table;
 use tombolo_core::roles::{Input, Role};
@@ -44,31 +47,51 @@ pub async fn live(command: Command) -> Result<(), Error> {
         Command::Discovery(settings) => discovery(settings, daemon, port).await,
         Command::Dns(settings) => dns(settings, daemon, port).await,
         // It is no daemon.
-        Command::Replay(_) => Ok(()),
+        Command::Cable(_) | Command::Replay(_) => Ok(()),
     }
 }
 
 async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> Result<(), Error> {
-    let GatewaySettings { common, node, broker, private_address, public_address, nat_discovery_port, psk_file } = settings;
+    let GatewaySettings {
+        common,
+        node,
+        broker,
+        private_address,
+        public_address,
+        cable_dir,
+        nat_discovery_port,
+        psk_file,
+    } = settings;
     let lock = Lock::take(&node.state_dir, daemon, &common.cluster_id)?;
     let ways = ways(&public_address)?;
+    let discovery_port = Some(nat_discovery_port).filter(|port| *port != 0);
     let secret = match &psk_file {
+        None if discovery_port.is_some() => {
+            let because =
+                "NAT discovery between members is sealed: give the clusterset's secret, the same in all members, \
+                           or --nat-discovery-port=0"
+                    .into();
+            return Err(Error::Setting { flag: "psk-file", because });
+        }
         None => None,
         Some(path) => {
             let content = std::fs::read(path).map_err(|source| Error::File { path: path.clone(), source })?;
-            Some(Secret::new(&content).map_err(|because| Error::Setting { flag: "psk-file", because: because.into() })?)
+            Some(
+                Secret::new(&content)
+                    .map_err(|because| Error::Setting { flag: "psk-file", because: because.into() })?,
+            )
         }
     };
     let connections = apis::connect(&common, Some(&broker), &agent(&common, Some(&node.node_name), daemon)).await?;
     let address = private_address.map_or_else(uplink_address, Ok)?;
     let cluster_uid = apis::cluster_uid(&connections.local, &node.state_dir.join("cluster-uid")).await?;
-    let discovery_port = Some(nat_discovery_port).filter(|port| *port != 0);
+    let keys = Keys::at(&node.state_dir.join("keys"));
     let blueprint = Blueprint::Gateway {
         node: blueprint_of(&common, &node)?,
         address,
         discovery_port,
         looks_up: !ways.is_empty(),
-        keys: Vec::new(),
+        keys: keys.public()?,
         process: format!("{:016x}", chance()?),
         cluster_uid,
     };
@@ -81,7 +104,7 @@ async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> 
     let start = Start::new(common, Some(broker), connections, who, daemon, port)?;
     let (inbox, signs) = (start.inbox.clone(), node.node_name.clone());
     let own = start.common.cluster_id.clone();
-    let kernel = Hand::start(Namespace::Here, Box::new(NoCables), inbox.clone(), Box::new(Log::deed))?;
+    let kernel = Hand::start(Namespace::Here, Box::new(drivers(keys, cable_dir)?), inbox.clone(), Box::new(Log::deed))?;
     let net = Hellos::bind(inbox.clone())?;
     let nat = Probing::bind(own, (address, discovery_port), secret, ways, inbox)?;
     let special = Special { net: Box::new(net), nat: Box::new(nat), kernel: Box::new(kernel), ..Special::none() };
@@ -212,7 +235,8 @@ impl Start {
         }
         let at = common.status_address.unwrap_or_else(|| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
         let watched = WatchCount;
-        let watches = blueprint.clone().build(watched).map_err(|because| Error::Setting { flag: "dns-zone", because })?;
+        let watches =
+            blueprint.clone().build(watched).map_err(|because| Error::Setting { flag: "dns-zone", because })?;
         let vitals = Vitals::new(who, ready_when, watches);
         let address = status::serve(at, vitals.clone()).await?;
         info!(daemon, cluster = %common.cluster_id, status = %address, "starts");
@@ -284,6 +308,22 @@ async fn left(vitals: &Vitals) {
     while !vitals.has_left() {
         sleep(STOPPED_AFTER / 4).await;
     }
+}
+
+/// What makes cables here: the kernel's WireGuard where there is one, else processes of ours.
+fn drivers(keys: Keys, directory: PathBuf) -> Result<Drivers, Error> {
+    let program = std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
+    let userspace = Userspace { command: vec![program.into(), "cable".into()], directory, keys: keys.clone() };
+    let mut drivers: Vec<Box<dyn Driver>> = Vec::new();
+    if Kernel::is_there() {
+        drivers.push(Box::new(Kernel::with(keys)));
+    } else {
+        info!("this kernel has no WireGuard: cables are processes");
+    }
+    let vxlan = Vxlan::at(&userspace.directory);
+    drivers.push(Box::new(userspace));
+    drivers.push(Box::new(vxlan));
+    Ok(Drivers::of(drivers))
 }
 
 fn blueprint_of(common: &Common, node: &NodeSettings) -> Result<NodeBlueprint, Error> {

@@ -5,8 +5,8 @@ use nix::cmsg_space;
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
 use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, Ipv6V6Only};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind,
-    recvmsg, sendmsg, setsockopt, socket,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, recvmsg,
+    sendmsg, setsockopt, socket,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -93,10 +93,14 @@ fn receive(socket: &UdpSocket) -> io::Result<Arrived> {
     let mut room = cmsg_space!(in6_pktinfo);
     let mut slices = [IoSliceMut::new(&mut buffer)];
     let got = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut slices, Some(&mut room), MsgFlags::empty())?;
-    let link = got.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::Ipv4PacketInfo(info) => u32::try_from(info.ipi_ifindex).ok(),
-        ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_ifindex),
-        _ => None,
+    let link = got.cmsgs()?.find_map(|message| {
+        if let ControlMessageOwned::Ipv4PacketInfo(info) = message {
+            u32::try_from(info.ipi_ifindex).ok()
+        } else if let ControlMessageOwned::Ipv6PacketInfo(info) = message {
+            Some(info.ipi6_ifindex)
+        } else {
+            None
+        }
     });
     let from = got.address.and_then(|from| {
         let v4 = from.as_sockaddr_in().map(|from| SocketAddr::from((from.ip(), from.port())));

@@ -43,6 +43,9 @@ pub enum Error {
         /// The lock.
         path: PathBuf,
     },
+    /// The keys of cables.
+    #[error(transparent)]
+    Keys(#[from] tombolo_cables::keys::KeyError),
     /// The kernel.
     #[error("the kernel: {0}")]
     Kernel(#[from] tombolo_linux::Error),

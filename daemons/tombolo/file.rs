@@ -60,7 +60,9 @@ pub fn with_file(
     let Some(path) = named(&line).or_else(|| environment("TOMBOLO_CONFIG").map(PathBuf::from)) else { return Ok(line) };
     let cli = Cli::command();
     let command = line.get(1).and_then(|name| name.to_str()).and_then(|name| cli.find_subcommand(name));
-    let Some(command) = command.filter(|command| command.get_name() != "replay") else { return Ok(line) };
+    let Some(command) = command.filter(|command| !["cable", "replay"].contains(&command.get_name())) else {
+        return Ok(line);
+    };
     let text = std::fs::read_to_string(&path).map_err(|source| FileError::Read { path: path.clone(), source })?;
     let settings = flags(&path, &text, command, environment)?;
     let (head, tail) = line.split_at(2.min(line.len()));
@@ -104,13 +106,12 @@ fn flags(
         if from_environment.is_some() {
             continue;
         }
-        match value {
-            Value::Bool(true) if !argument.get_action().takes_values() => flags.push(format!("--{name}")),
-            Value::Bool(false) if !argument.get_action().takes_values() => {}
-            value => match words(&value) {
-                Some(value) => flags.push(format!("--{name}={value}")),
-                None => return Err(FileError::Value { path, name }),
-            },
+        match (words(&value), value.as_bool()) {
+            (_, Some(wished)) if !argument.get_action().takes_values() => {
+                flags.extend(wished.then(|| format!("--{name}")));
+            }
+            (Some(words), _) => flags.push(format!("--{name}={words}")),
+            (None, _) => return Err(FileError::Value { path, name }),
         }
     }
     Ok(flags)
@@ -123,7 +124,8 @@ fn words(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(truth) => Some(truth.to_string()),
         Value::Array(values) => {
-            let all: Option<Vec<String>> = values.iter().map(|value| words(value).filter(|_| !value.is_array())).collect();
+            let all: Option<Vec<String>> =
+                values.iter().map(|value| words(value).filter(|_| !value.is_array())).collect();
             all.map(|all| all.join(","))
         }
         Value::Null | Value::Object(_) => None,
@@ -166,7 +168,10 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_file_is_told() {
         let unknown = flags_of("dns-tll: 7\n", &[]).unwrap_err();
-        assert!(unknown.starts_with("t.yaml: `tombolo dns` has no setting `dns-tll`: it has cluster-id, "), "{unknown}");
+        assert!(
+            unknown.starts_with("t.yaml: `tombolo dns` has no setting `dns-tll`: it has cluster-id, "),
+            "{unknown}"
+        );
         assert_eq!(
             flags_of("dns-ttl: { a: 1 }\n", &[]).unwrap_err(),
             "t.yaml: `dns-ttl` is text, a number, true or false, or a list of such"

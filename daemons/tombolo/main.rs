@@ -9,6 +9,8 @@
 //! A process is thin: what is decided is core's, what is done are the hands'. Here they are put together, and taken apart
 //! again so that the data path stays: a daemon that ends, however it does, takes nothing out of the kernel.
 
+#![allow(clippy::disallowed_types, reason = "it stands on the clock of the machine, outside of any simulation")]
+
 mod apis;
 mod daemon;
 mod datagrams;
@@ -43,6 +45,12 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => failed(&error),
+        };
+    }
+    if let Command::Cable(arguments) = &command {
+        return match tombolo_cables::command::carry_out(arguments, &["cable"]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(error.as_ref()),
         };
     }
     if let Some(Err(error)) = command.common().map(log) {

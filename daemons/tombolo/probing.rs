@@ -108,7 +108,8 @@ impl Probing {
             Datagrams::bind(at).map_err(|source| Error::Socket { what: format!("UDP {at}, for NAT discovery"), source })
         });
         let socket = bound.transpose()?.map(Rc::new);
-        let listening = socket.clone().map(|socket| spawn_local(listen(socket, own.clone(), secret.clone(), inbox.clone())));
+        let listening =
+            socket.clone().map(|socket| spawn_local(listen(socket, own.clone(), secret.clone(), inbox.clone())));
         Ok(Self { socket, own, address, secret, ways: ways.into(), inbox, tasks: listening.into_iter().collect() })
     }
 }

@@ -6,6 +6,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use tombolo_cables::command::Arguments;
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
 use tombolo_core::dns::Zone;
 use tombolo_core::model::CableDriver;
@@ -30,6 +31,9 @@ pub enum Command {
     Discovery(DiscoverySettings),
     /// Answers for the clusterset's names
     Dns(DnsSettings),
+    /// Starts a cable of userspace WireGuard: the gateway does so itself
+    #[command(hide = true)]
+    Cable(Arguments),
     /// Lives a run again that a daemon wrote down with --record
     Replay(ReplaySettings),
 }
@@ -132,10 +136,13 @@ pub struct GatewaySettings {
     /// ipv6:ADDRESS, dns:NAME, none
     #[arg(long, env = "TOMBOLO_PUBLIC_ADDRESS", value_name = "HOW", value_delimiter = ',', default_value = "none")]
     pub public_address: Vec<String>,
+    /// Where sockets of userspace cables are; `wg` looks in the default
+    #[arg(long, env = "TOMBOLO_CABLE_DIR", default_value = tombolo_cables::process::DIRECTORY, value_name = "DIRECTORY")]
+    pub cable_dir: PathBuf,
     /// The UDP port of NAT discovery; 0: this gateway takes no part
     #[arg(long, env = "TOMBOLO_NAT_DISCOVERY_PORT", default_value_t = tombolo_core::nat::NAT_PORT, value_name = "PORT")]
     pub nat_discovery_port: u16,
-    /// A file with the clusterset's secret, which seals NAT discovery; without it, datagrams bear no seal
+    /// A file with the clusterset's secret, the same in all members, which seals NAT discovery
     #[arg(long, env = "TOMBOLO_PSK_FILE", value_name = "FILE")]
     pub psk_file: Option<PathBuf>,
 }
@@ -218,7 +225,7 @@ impl Command {
             Self::RouteAgent(settings) => Some(&settings.common),
             Self::Discovery(settings) => Some(&settings.common),
             Self::Dns(settings) => Some(&settings.common),
-            Self::Replay(_) => None,
+            Self::Cable(_) | Self::Replay(_) => None,
         }
     }
 
@@ -230,6 +237,7 @@ impl Command {
             Self::RouteAgent(_) => "route-agent",
             Self::Discovery(_) => "discovery",
             Self::Dns(_) => "dns",
+            Self::Cable(_) => "cable",
             Self::Replay(_) => "replay",
         }
     }
@@ -238,7 +246,7 @@ impl Command {
     #[must_use]
     pub const fn status_port(&self) -> u16 {
         match self {
-            Self::Gateway(_) | Self::Replay(_) => 32_780,
+            Self::Gateway(_) | Self::Cable(_) | Self::Replay(_) => 32_780,
             Self::RouteAgent(_) => 32_782,
             Self::Discovery(_) => 8_082,
             Self::Dns(_) => 9_153,

@@ -124,7 +124,11 @@ impl Vitals {
         registry.register("tombolo_outputs", "What the machine asked for", metrics.outputs.clone());
         registry.register("tombolo_events", "What the machine told", metrics.events.clone());
         registry.register("tombolo_api_requests", "Answers of the APIs to reads and writes", metrics.answers.clone());
-        registry.register("tombolo_announces", "1 while this gateway announces for its cluster", metrics.announces.clone());
+        registry.register(
+            "tombolo_announces",
+            "1 while this gateway announces for its cluster",
+            metrics.announces.clone(),
+        );
         registry.register("tombolo_dns_names", "Names that DNS answers for", metrics.names.clone());
         registry.register(
             "tombolo_apply_failures",

@@ -1,5 +1,6 @@
 //! API servers on ports of their own, daemons as processes on them, and what can be seen of both.
 
+use crate::place::Place;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -21,10 +22,9 @@ pub fn cluster(id: &str) -> ClusterId {
     ClusterId::new(id).unwrap()
 }
 
-/// An API server, while the test runs.
-pub struct Api_ {
+/// The API server of a cluster, while the test runs.
+pub struct Member {
     pub server: ApiServer,
-    pub address: SocketAddr,
 }
 
 /// A directory of the test's own.
@@ -50,8 +50,12 @@ impl Bed {
     }
 
     /// An API server, and a kubeconfig that leads to it, by its name.
-    pub fn api(&self, name: &str) -> Api_ {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    pub fn api(&self, name: &str) -> Member {
+        self.api_at(name, SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    pub fn api_at(&self, name: &str, at: SocketAddr) -> Member {
+        let listener = TcpListener::bind(at).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let seed = name.bytes().map(u64::from).sum();
@@ -77,7 +81,7 @@ impl Bed {
             "users": [{ "name": "it", "user": { "token": "open sesame" } }],
         });
         fs::write(self.path(name), config.to_string()).unwrap();
-        Api_ { server, address }
+        Member { server }
     }
 
     /// Starts a daemon of `cluster`, with these flags besides.
@@ -90,11 +94,11 @@ impl Bed {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let written = fs::File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
-        Daemon { child: command.spawn().unwrap(), status, log }
+        Daemon { child: command.spawn().unwrap(), status, log, place: None }
     }
 }
 
-impl Api_ {
+impl Member {
     /// Puts one of our objects there, as if somebody else wrote it.
     pub fn put(&self, api: Api, object: &Object) {
         let writer = Writer { cluster: cluster("them"), places: Places::default() };
@@ -114,6 +118,8 @@ pub struct Daemon {
     child: Child,
     status: SocketAddr,
     log: PathBuf,
+    /// Where it lives, if not here.
+    pub place: Option<Place>,
 }
 
 impl Drop for Daemon {
@@ -133,13 +139,11 @@ impl Daemon {
 
     /// What it answers at a path of its status port: code and text.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(self.status).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let code = answer.split(' ').nth(1)?.parse().ok()?;
-        Some((code, answer.split_once("\r\n\r\n")?.1.to_owned()))
+        let (status, path) = (self.status, path.to_owned());
+        match &self.place {
+            Some(place) => place.run(move || get(status, &path)),
+            None => get(status, &path),
+        }
     }
 
     pub fn is_ready(&self) -> bool {
@@ -164,7 +168,17 @@ impl Daemon {
     }
 }
 
-/// Waits for something, for ten seconds.
+fn get(status: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(status).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let code = answer.split(' ').nth(1)?.parse().ok()?;
+    Some((code, answer.split_once("\r\n\r\n")?.1.to_owned()))
+}
+
+/// Waits for something, for a while.
 pub fn until<T>(what: &str, mut it: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     loop {

@@ -8,3 +8,4 @@ mod bed;
 mod gateways;
 mod lines;
 mod names;
+mod place;

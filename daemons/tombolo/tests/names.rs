@@ -1,6 +1,6 @@
 //! Discovery and DNS: a service that one cluster exports is found by its name in the other.
 
-use crate::bed::{Api_, BROKER, Bed, OWN, cluster, until};
+use crate::bed::{BROKER, Bed, Member, OWN, cluster, until};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn record(id: &str, services: &str) -> Object {
 }
 
 /// What the gateways of both clusters would have written.
-fn announce(east: &Api_, west: &Api_, broker: &Api_) {
+fn announce(east: &Member, west: &Member, broker: &Member) {
     for object in [record("east", "10.101.0.0/16"), record("west", "10.102.0.0/16")] {
         broker.put(Api::Broker, &object);
         east.put(Api::Local, &object);
@@ -24,7 +24,7 @@ fn announce(east: &Api_, west: &Api_, broker: &Api_) {
     }
 }
 
-fn export(api: &Api_, name: &str, address: &str) {
+fn export(api: &Member, name: &str, address: &str) {
     api.put_json(json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": "shop", "name": name },
         "spec": {
@@ -53,10 +53,8 @@ fn resolve(server: SocketAddr, name: &str) -> Option<(ResponseCode, Vec<IpAddr>)
     let mut buffer = [0; 512];
     let length = socket.recv(&mut buffer).ok()?;
     let answer = Message::from_vec(&buffer[..length]).unwrap();
-    let addresses = answer.answers.iter().filter_map(|record| match &record.data {
-        RData::A(address) => Some(IpAddr::V4(address.0)),
-        _ => None,
-    });
+    let address = |data: &RData| if let RData::A(address) = data { Some(IpAddr::V4(address.0)) } else { None };
+    let addresses = answer.answers.iter().filter_map(|record| address(&record.data));
     Some((answer.metadata.response_code, addresses.collect()))
 }
 
@@ -86,11 +84,11 @@ fn an_export_of_one_cluster_is_resolved_in_the_other_and_a_record_of_it_lives_ag
     let metrics = dns.get("/metrics").unwrap().1;
     assert!(metrics.contains("\ntombolo_dns_names 1\n") && metrics.ends_with("# EOF\n"), "{metrics}");
     assert!(west.server.get("multicluster.x-k8s.io", "serviceimports", "shop", "web").is_some());
-    assert!(broker.server.list("multicluster.x-k8s.io", "serviceimports", BROKER).len() == 1);
+    assert!(broker.server.list("tombolo.dev", "exports", BROKER).len() == 1);
     // What it published stays when it ends.
     let [east_discovery, west_discovery] = discoveries;
     assert!(east_discovery.terminate().success() && west_discovery.terminate().success() && dns.terminate().success());
-    assert!(broker.server.list("multicluster.x-k8s.io", "serviceimports", BROKER).len() == 1);
+    assert!(broker.server.list("tombolo.dev", "exports", BROKER).len() == 1);
     let replay = Command::new(env!("CARGO_BIN_EXE_tombolo")).args(["replay", &records]).output().unwrap();
     let said = String::from_utf8(replay.stdout).unwrap();
     assert!(replay.status.success() && said.ends_with("steps, each with the outputs of then\n"), "{said}");
@@ -105,7 +103,7 @@ fn a_cluster_that_leaves_takes_its_exports_away_and_the_daemon_ends() {
     let kubeconfig = bed.path("broker").display().to_string();
     let flags = ["--broker-kubeconfig", kubeconfig.as_str()];
     let discovery = bed.start("discovery", "east", &flags);
-    let at_broker = || broker.server.list("multicluster.x-k8s.io", "serviceimports", BROKER).len();
+    let at_broker = || broker.server.list("tombolo.dev", "exports", BROKER).len();
     until("it is published", || (at_broker() == 1).then_some(()));
     discovery.kill();
     let mut leaving = bed.start("discovery", "east", &[flags.as_slice(), &["--leave"]].concat());
