@@ -150,9 +150,8 @@ impl Discovery {
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
         let changed = self.index.watched(api, event, now);
-        if api == Api::Broker {
-            self.index.hear_out(api, Kind::ExportSummary, &self.cluster, &changed, now);
-        }
+        let word = if api == Api::Broker { Kind::ExportSummary } else { Kind::Cluster };
+        self.index.hear_out(api, word, &self.cluster, &changed, now);
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
         if let Some(cluster) = claims {
             let theirs = self.index.objects(Api::Broker, Kind::SourceSlice);
@@ -213,11 +212,13 @@ impl Discovery {
     /// itself. Gives the services that are touched.
     fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
         let (own, generations, members) = (&self.cluster, &self.generations, &self.members);
+        let gateways_say_all = self.says_all_members();
         let has_left = |of: &ClusterId| members.as_ref().is_some_and(|members| !members.contains(of));
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => {
                 of == own || says_all(index, generations, of) || has_left(of)
             }
+            (Api::Local, Kind::Cluster, _) => gateways_say_all,
             _ => true,
         });
         let mut touched: BTreeSet<ServiceKey> = gone.iter().flat_map(|(_, key)| self.services_of(key)).collect();
@@ -231,9 +232,7 @@ impl Discovery {
     /// by who came or went.
     fn see_members(&mut self) -> BTreeSet<ServiceKey> {
         let index = &self.index;
-        let says_all = index.synced(Api::Local, Kind::Cluster)
-            && index.word_of(Api::Local, Kind::Cluster, &self.cluster).is_some();
-        if !says_all {
+        if !self.says_all_members() {
             return BTreeSet::new();
         }
         let known = index.objects(Api::Local, Kind::Cluster).filter_map(|(_, object)| object.cluster().cloned());
@@ -246,6 +245,12 @@ impl Discovery {
         let records = index.objects(Api::Broker, Kind::ExportRecord);
         let theirs = records.filter(|(_, object)| object.cluster().is_some_and(moved));
         theirs.filter_map(|(key, _)| key.service()).collect()
+    }
+
+    /// Whether the own API has the gateways' word that it has all members.
+    fn says_all_members(&self) -> bool {
+        self.index.synced(Api::Local, Kind::Cluster)
+            && self.index.word_of(Api::Local, Kind::Cluster, &self.cluster).is_some()
     }
 
     /// Whether what the cluster has at the broker of this service may be believed: it is a member; while nobody knows who is,

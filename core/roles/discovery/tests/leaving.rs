@@ -99,3 +99,22 @@ fn what_a_cluster_left_at_the_broker_is_not_imported_and_is_again_when_it_is_bac
     world.run();
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
 }
+
+/// The gateways start anew and know nobody; who is a member brings its record back a little later.
+#[test]
+fn a_member_that_is_missing_since_the_own_api_lost_its_data_has_time_to_come_back() {
+    let mut world = World::of(&["east", "west"]);
+    world.put("east", exported("web", "10.102.0.10"));
+    world.run();
+    world.empty_own("west");
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.put("west", vec![announced("west", "10.0.0.0/8")]);
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(world.import("west", "web"), None, "nobody has brought it back");
+    world.put("west", vec![announced("east", "10.0.0.0/8")]);
+    world.run();
+    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}

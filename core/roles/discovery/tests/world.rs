@@ -326,6 +326,16 @@ impl World {
         }
     }
 
+    /// A cluster's own API loses all that we wrote there; its daemon lists anew.
+    pub(super) fn empty_own(&mut self, cluster: &str) {
+        let member = self.member(cluster);
+        member.api.objects.retain(|key, _| key.kind.is_the_clusters_own());
+        for (_, kind) in member.machine.watches().iter().filter(|(api, _)| *api == Api::Local) {
+            let listing = member.api.listing(*kind);
+            member.inbox.extend(listing.into_iter().map(|event| Input::Watched(Api::Local, event)));
+        }
+    }
+
     /// The broker refuses all writes, and says why.
     pub(super) fn refuse_at_broker(&mut self, why: Option<&str>) {
         self.broker_refuses = why.map(ToString::to_string);
