@@ -105,6 +105,10 @@ impl Member {
         let mut value = convert::write(object, api, &writer).unwrap();
         let namespace = if api == Api::Local { OWN } else { BROKER };
         value["metadata"]["namespace"] = json!(namespace);
+        // As a patch it would take labels away.
+        if let Some(labels) = value["metadata"]["labels"].as_object_mut() {
+            labels.retain(|_, label| !label.is_null());
+        }
         self.server.put("them", value).unwrap();
     }
 

@@ -9,3 +9,4 @@ mod gateways;
 mod lines;
 mod names;
 mod place;
+mod site;
