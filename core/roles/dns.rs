@@ -86,6 +86,9 @@ impl Dns {
     }
 
     fn watched(&mut self, event: WatchEvent, now: Instant) {
+        if is_unfinished(&event) {
+            return;
+        }
         if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event
             && summary.cluster == self.cluster
         {
@@ -192,6 +195,12 @@ impl Dns {
     fn import(&self, service: &ServiceKey) -> Option<&Arc<Import>> {
         as_import(self.index.get(Api::Local, &Key::of_service(Kind::Import, service))?)
     }
+}
+
+/// Whose an import is stands in its status, which comes a moment after the rest: until then it says nothing, and what was
+/// known of it stays.
+fn is_unfinished(event: &WatchEvent) -> bool {
+    matches!(event, WatchEvent::Applied(Object::Import(import), _) if import.sources.is_empty())
 }
 
 fn as_import(object: &Object) -> Option<&Arc<Import>> {

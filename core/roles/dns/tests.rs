@@ -253,6 +253,19 @@ fn an_api_that_lost_its_data_and_gets_it_back_changes_no_answer() {
     assert_eq!(dns.poll_timeout(), None);
 }
 
+/// An import is created, and says whose it is in a second write.
+#[test]
+fn an_import_that_does_not_say_yet_whose_it_is_changes_no_answer() {
+    let (mut dns, table) = ready(&[web()], &[]);
+    assert_eq!(list(&mut dns, Kind::Import, &[import("web", &[])]), None);
+    assert_eq!(apply(&mut dns, import("web", &[])), None);
+    assert_eq!(apply(&mut dns, import("api", &[])), None);
+    assert_eq!(says(&table, WEB), "[Address(10.102.0.10)]");
+    let table = apply_all(&mut dns, service("api", "10.102.0.11")).unwrap();
+    assert_eq!(says(&table, "api.shop.svc.clusterset.local"), "[Address(10.102.0.11)]");
+    assert_eq!(says(&table, WEB), "[Address(10.102.0.10)]");
+}
+
 #[test]
 fn an_api_that_lost_its_data_hides_nothing_until_discovery_has_said_that_all_is_there() {
     let (mut dns, _) = ready(&[web()], &[]);
