@@ -1,9 +1,11 @@
 //! Gateways and workers on a real kernel.
 
 use crate::bed::{OWN, until};
+use crate::names::{export, resolve};
 use crate::place::lacking;
 use crate::site::Site;
-use std::net::{IpAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -87,6 +89,43 @@ fn a_second_gateway_on_a_node_does_not_start() {
     assert!(!second.wait().success());
     let expected = "error: another gateway of cluster east runs on this node already";
     assert!(second.log().contains(expected), "{}", second.log());
+}
+
+/// The main job: a name is resolved, and what it names answers, through workers, gateways and a cable.
+#[test]
+fn a_pod_resolves_a_service_of_the_other_cluster_and_calls_it() {
+    if is_skipped() {
+        return;
+    }
+    let (backend, client) = (("east", "worker"), ("west", "worker"));
+    let site = Site::new("service", &[EAST, backend, WEST, client]);
+    let pod = site.pod(backend);
+    export(&site.apis["east"], "web", "10.101.0.10", (&pod.to_string(), "worker"));
+    let _nodes = [EAST, backend, WEST, client].map(|at| site.start(at, &[]));
+    let _discoveries = ["east", "west"].map(|of| site.start_beside("discovery", of, &[]));
+    let _dns = site.start_beside("dns", "west", &["--dns-listen=192.0.2.200:53"]);
+    site.node(backend).run(move || {
+        let listener = TcpListener::bind((pod, 8080)).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let from = stream.peer_addr().unwrap().ip();
+                stream.write_all(format!("hello {from}").as_bytes()).unwrap();
+            }
+        });
+    });
+    let own = site.pod(client);
+    let said = until("the service answers by its name", || {
+        site.node(client).run(move || {
+            let answer = resolve("192.0.2.200:53".parse().unwrap(), "web.shop.svc.clusterset.local")?;
+            let address = *answer.1.first()?;
+            let mut stream = TcpStream::connect_timeout(&(address, 80).into(), Duration::from_secs(2)).ok()?;
+            let mut said = String::new();
+            stream.read_to_string(&mut said).ok()?;
+            Some((address, said))
+        })
+    });
+    assert_eq!(said, (IpAddr::from([10, 101, 0, 10]), format!("hello {own}")), "the source address is kept");
 }
 
 /// A pod asks another every 10 ms. Gives the longest time without an answer, once it is told to stop.

@@ -24,7 +24,7 @@ fn announce(east: &Member, west: &Member, broker: &Member) {
     }
 }
 
-fn export(api: &Member, name: &str, address: &str) {
+pub fn export(api: &Member, name: &str, address: &str, (backend, node): (&str, &str)) {
     api.put_json(json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": "shop", "name": name },
         "spec": {
@@ -35,7 +35,7 @@ fn export(api: &Member, name: &str, address: &str) {
     api.put_json(json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": { "namespace": "shop", "name": format!("{name}-1"), "labels": { "kubernetes.io/service-name": name } },
-        "endpoints": [{ "addresses": ["10.1.0.7"], "conditions": { "ready": true } }],
+        "endpoints": [{ "addresses": [backend], "nodeName": node, "conditions": { "ready": true } }],
         "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }],
     }));
     api.put_json(json!({
@@ -44,10 +44,10 @@ fn export(api: &Member, name: &str, address: &str) {
     }));
 }
 
-fn resolve(server: SocketAddr, name: &str) -> Option<(ResponseCode, Vec<IpAddr>)> {
+pub fn resolve(server: SocketAddr, name: &str) -> Option<(ResponseCode, Vec<IpAddr>)> {
     let mut query = Message::new(7, MessageType::Query, OpCode::Query);
     query.add_query(Query::query(Name::from_ascii(format!("{name}.")).unwrap(), RecordType::A));
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     socket.send_to(&query.to_vec().unwrap(), server).ok()?;
     let mut buffer = [0; 512];
@@ -63,7 +63,7 @@ fn an_export_of_one_cluster_is_resolved_in_the_other_and_a_record_of_it_lives_ag
     let bed = Bed::new("names");
     let (east, west, broker) = (bed.api("east"), bed.api("west"), bed.api("broker"));
     announce(&east, &west, &broker);
-    export(&east, "web", "10.101.0.10");
+    export(&east, "web", "10.101.0.10", ("10.1.0.7", "worker"));
     let kubeconfig = bed.path("broker").display().to_string();
     let discoveries = ["east", "west"].map(|of| bed.start("discovery", of, &["--broker-kubeconfig", &kubeconfig]));
     let server = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -99,7 +99,7 @@ fn a_cluster_that_leaves_takes_its_exports_away_and_the_daemon_ends() {
     let bed = Bed::new("leaves");
     let (east, west, broker) = (bed.api("east"), bed.api("west"), bed.api("broker"));
     announce(&east, &west, &broker);
-    export(&east, "web", "10.101.0.10");
+    export(&east, "web", "10.101.0.10", ("10.1.0.7", "worker"));
     let kubeconfig = bed.path("broker").display().to_string();
     let flags = ["--broker-kubeconfig", kubeconfig.as_str()];
     let discovery = bed.start("discovery", "east", &flags);

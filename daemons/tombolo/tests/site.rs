@@ -118,6 +118,19 @@ impl Site {
         started
     }
 
+    /// Starts a daemon that is of no node, beside the APIs.
+    pub fn start_beside(&self, daemon: &'static str, of: &'static str, more: &[&str]) -> Daemon {
+        let mut flags: Vec<String> = more.iter().map(|flag| (*flag).to_owned()).collect();
+        if daemon == "discovery" {
+            flags.push(format!("--broker-kubeconfig={}", self.bed.path("broker").display()));
+        }
+        let bed = Arc::clone(&self.bed);
+        let start = move || bed.start(daemon, of, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut started = self.wire.run(start);
+        started.place = Some(self.wire.clone());
+        started
+    }
+
     /// Whether the pod on one node gets an answer from that on another.
     pub fn reaches(&self, from: At, to: At) -> bool {
         self.nodes[&from].succeeds(&format!("ping -c 1 -W 1 -I {} {}", self.pod(from), self.pod(to)))
