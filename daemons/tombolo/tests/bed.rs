@@ -137,6 +137,10 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -156,7 +160,7 @@ impl Daemon {
 
     /// Asks it to end, as Kubernetes does.
     pub fn terminate(mut self) -> ExitStatus {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         self.wait()
     }
