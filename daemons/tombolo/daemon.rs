@@ -12,7 +12,7 @@ use crate::settings::{
 use crate::vitals::{Both, ReadyWhen, Vitals, Who};
 use crate::{apis, records, status};
 use core::time::Duration;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -220,25 +220,35 @@ impl Start {
         signs: Option<NodeName>,
     ) -> Result<(), Error> {
         let Self { common, places, connections, who, daemon, port, inbox, inputs, seed } = self;
+        let log = Log::default();
         let mut config = Config::new(common.cluster_id.clone(), seed);
         config.writer = Writer { cluster: common.cluster_id.clone(), places };
-        let mut kube = Kubernetes::new(connections, config, inbox.clone(), |event| Log::event(&event));
+        let mut kube = Kubernetes::new(connections, config, inbox.clone(), {
+            let log = log.clone();
+            move |event| log.event(&event)
+        });
         if let Some(node) = signs {
             kube.sign_gateway(node, SystemWall::read);
         }
         let record = common.record.as_deref().map(|path| records::begin(path, &blueprint)).transpose()?;
         let Special { net, nat, kernel, zone } = special;
         let hands =
-            Hands { kube: Box::new(kube), net, nat, kernel, zone, journal: Box::new(Log), wall: Box::new(SystemWall) };
+            Hands { kube: Box::new(kube), net, nat, kernel, zone, journal: Box::new(log), wall: Box::new(SystemWall) };
         if common.leave {
             inbox.put(Input::Leave);
         }
-        let at = common.status_address.unwrap_or_else(|| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
         let watched = WatchCount;
         let watches =
             blueprint.clone().build(watched).map_err(|because| Error::Setting { flag: "dns-zone", because })?;
         let vitals = Vitals::new(who, ready_when, watches);
-        let address = status::serve(at, vitals.clone()).await?;
+        let address = match common.status_address {
+            Some(at) => status::serve(at, vitals.clone()).await?,
+            None => match status::serve((Ipv6Addr::UNSPECIFIED, port).into(), vitals.clone()).await {
+                Ok(address) => address,
+                // This node may have no IPv6.
+                Err(_) => status::serve((Ipv4Addr::UNSPECIFIED, port).into(), vitals.clone()).await?,
+            },
+        };
         info!(daemon, cluster = %common.cluster_id, status = %address, "starts");
         let both = Both { vitals: vitals.clone(), record };
         let life = Life { hands, inputs, both };

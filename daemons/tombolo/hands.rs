@@ -1,8 +1,9 @@
 //! Hands that every daemon has, and those that say that one lacks.
 
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
 use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::dns::Table;
 use tombolo_core::network::Wanted;
@@ -11,18 +12,53 @@ use tombolo_linux::Deed;
 use tombolo_shell::{Journal, KernelHand, NatHand, NetHand, WallClock, ZoneHand};
 use tracing::{debug, info, warn};
 
-/// Events become lines of the log.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Log;
+/// How many lines about what was ignored are told in a second: whoever sends garbage must not fill the disk.
+const IGNORED_LINES: u32 = 10;
+
+/// Events become lines of the log. All clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Ignored>>);
+
+/// What was ignored within a second.
+#[derive(Debug, Default)]
+struct Ignored {
+    since: Option<Instant>,
+    told: u32,
+    untold: u64,
+}
+
+impl Ignored {
+    /// Whether one more is to be told; and how many were not, once that second is over.
+    fn count(&mut self, now: Instant) -> (bool, u64) {
+        let mut untold = 0;
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            untold = core::mem::take(&mut self.untold);
+            (self.since, self.told) = (Some(now), 0);
+        }
+        let tells = self.told < IGNORED_LINES;
+        self.told += u32::from(tells);
+        self.untold += u64::from(!tells);
+        (tells, untold)
+    }
+}
 
 impl Log {
     /// Tells an event.
-    pub fn event(event: &Event) {
+    pub fn event(&self, event: &Event) {
         match event {
             Event::Refused { .. } | Event::Contested { .. } | Event::PathDead { .. } | Event::Unanswered { .. } => {
                 warn!("{event}");
             }
-            Event::Ignored { .. } => warn!("{event}"),
+            Event::Ignored { .. } => {
+                let mut ignored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let (tells, untold) = ignored.count(Instant::now());
+                if untold > 0 {
+                    warn!("ignored {untold} more within a second");
+                }
+                if tells {
+                    warn!("{event}");
+                }
+            }
             Event::Elected(_)
             | Event::StoodDown { .. }
             | Event::Left
@@ -48,7 +84,7 @@ impl Log {
 
 impl Journal for Log {
     fn tell(&mut self, event: Event) {
-        Self::event(&event);
+        self.event(&event);
     }
 }
 
@@ -106,5 +142,19 @@ impl KernelHand for Lacking {
 impl ZoneHand for Lacking {
     fn swap(&mut self, _: Arc<Table>) {
         Self::tell("DNS");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_much_that_is_ignored_some_is_told_and_the_rest_is_counted() {
+        let (mut ignored, start) = (Ignored::default(), Instant::now());
+        let told = (0..100).filter(|_| ignored.count(start).0).count();
+        assert_eq!(told, 10);
+        assert_eq!(ignored.count(start + Duration::from_secs(1)), (true, 90));
+        assert_eq!(ignored.count(start + Duration::from_secs(3)), (true, 0));
     }
 }
