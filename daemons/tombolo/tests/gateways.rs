@@ -128,6 +128,24 @@ fn a_pod_resolves_a_service_of_the_other_cluster_and_calls_it() {
     assert_eq!(said, (IpAddr::from([10, 101, 0, 10]), format!("hello {own}")), "the source address is kept");
 }
 
+#[test]
+fn what_happened_at_an_api_that_was_cut_off_is_seen_soon_after_it_is_back() {
+    if is_skipped() {
+        return;
+    }
+    let site = Site::new("silent", &[EAST]);
+    let gateway = site.start(EAST, &[]);
+    until("it is ready", || gateway.is_ready().then_some(()));
+    site.wire(EAST, "down");
+    std::thread::sleep(Duration::from_secs(1));
+    site.announce_node("east", "late", 77);
+    std::thread::sleep(Duration::from_secs(13));
+    site.wire(EAST, "up");
+    let back = Instant::now();
+    until("the new node is known", || site.node(EAST).sh("bridge fdb show").contains("192.0.2.77").then_some(()));
+    assert!(back.elapsed() < Duration::from_secs(8), "{:?}", back.elapsed());
+}
+
 /// A pod asks another every 10 ms. Gives the longest time without an answer, once it is told to stop.
 fn longest_gap(from: IpAddr, to: IpAddr, stop: &AtomicBool) -> Duration {
     let socket = UdpSocket::bind((from, 0)).unwrap();

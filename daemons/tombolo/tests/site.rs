@@ -57,16 +57,21 @@ impl Site {
             "ip addr add 192.0.2.{number}/24 dev wan; ip link set wan up; ip route add default via 192.0.2.200; \
              ip addr add 10.{pods}.{number}.10/32 dev lo; sysctl -qw net.ipv4.ip_forward=1"
         ));
-        let node = Node {
-            name: at.1.parse().unwrap(),
-            uid: format!("uid of {}/{}", at.0, at.1),
-            addresses: vec![Ipv4Addr::new(192, 0, 2, number).into()],
-            pod_ranges: vec![format!("10.{pods}.{number}.0/24").parse().unwrap()],
-            gateway: at.1.starts_with("gw"),
-        };
-        self.apis[at.0].put(Api::Local, &Object::from(node));
+        self.announce_node(at.0, at.1, number);
         self.nodes.insert(at, place);
         self.numbers.insert(at, number);
+    }
+
+    /// Puts a node into the API of its cluster.
+    pub fn announce_node(&self, cluster: &str, name: &str, number: u8) {
+        let node = Node {
+            name: name.parse().unwrap(),
+            uid: format!("uid of {cluster}/{name}"),
+            addresses: vec![Ipv4Addr::new(192, 0, 2, number).into()],
+            pod_ranges: vec![format!("10.{}.{number}.0/24", number_of(cluster)).parse().unwrap()],
+            gateway: name.starts_with("gw"),
+        };
+        self.apis[cluster].put(Api::Local, &Object::from(node));
     }
 
     /// What the cluster's own pod network does: it knows the pods of all its nodes.
