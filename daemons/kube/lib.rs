@@ -7,8 +7,8 @@
 //! ```
 //! - [`convert`]: our words from and to the JSON of the APIs. What cannot be read is an error that says why; the object is
 //!   skipped and told, and never a panic.
-//! - [`client`]: the one seam to the network: the simulator hands in a connector over simulated streams. [`remote`] makes a
-//!   client over TCP and TLS, from a kubeconfig or a service account.
+//! - [`client`]: the one seam to the network: the simulator hands in a connector over simulated streams. `remote` (a
+//!   feature) makes a client over TCP and TLS, from a kubeconfig or a service account.
 //! - [`Kubernetes`]: the hand of the shell. Each watch is a task that never ends; each request is a task with a deadline.
 //!
 //! Versions that machines see are the object's uid and `resourceVersion` together: an API that was emptied may count its
@@ -19,6 +19,7 @@ mod client;
 pub mod convert;
 mod hand;
 mod heartbeat;
+#[cfg(feature = "remote")]
 mod remote;
 mod request;
 mod resource;
@@ -28,5 +29,6 @@ mod watch;
 pub use backoff::Backoff;
 pub use client::{ClientError, client};
 pub use hand::{Config, Connections, Kubernetes};
+#[cfg(feature = "remote")]
 pub use remote::{RemoteError, remote};
 pub use resource::{Places, Scope, resource, scope};
