@@ -8,7 +8,7 @@
 //! A scenario may also be drawn by chance ([`fuzz`]) and written as a file ([`format::write`]).
 //!
 //! Verdicts and invariants read nothing but the scenario and the stream of [`Fact`]s, so all worlds are judged by one
-//! code.
+//! code. All worlds give everything the same place ([`layout`]).
 
 mod addresses;
 pub mod bounds;
@@ -20,6 +20,7 @@ pub mod format;
 pub mod fuzz;
 mod hopeless;
 pub mod invariants;
+pub mod layout;
 mod membership;
 mod mirror;
 pub mod probing;

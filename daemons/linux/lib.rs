@@ -39,6 +39,7 @@ mod nft;
 mod node;
 mod normal;
 mod notes;
+mod place;
 mod routes;
 mod rules;
 mod socket;
@@ -49,6 +50,7 @@ pub use error::{Error, Fault, Refusal};
 pub use hand::{Deed, Hand, Namespace};
 pub use node::Node;
 pub use normal::network as normal;
+pub use place::Place;
 pub use socket::Channel;
 
 use netlink_packet_route::AddressFamily;

@@ -8,10 +8,11 @@
 
 use super::{HostId, Layout};
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use tombolo_core::base::Instant;
 use tombolo_core::nat::boxes::NatBox;
 use tombolo_core::network::{Packet, Transport};
+use tombolo_scenarios::layout::outside;
 
 /// Why a packet finds no way through the internet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,11 +26,6 @@ pub(super) enum Unroutable {
 /// The boxes, by number of the site.
 #[derive(Clone, Debug)]
 pub(super) struct Internet(Vec<Option<NatBox>>);
-
-/// The outside address of a site's box: at first, and after each change another.
-const fn outside(site: u8, change: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(198, 18 + change % 2, site, 1 + change / 2))
-}
 
 impl Internet {
     pub(super) fn of(layout: &Layout) -> Self {

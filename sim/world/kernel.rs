@@ -1,31 +1,23 @@
 //! One node's network: what its cluster set up, what our daemon applied on top, and the connections it tracks.
 //!
-//! The base is what a CNI in host-gateway mode leaves: an uplink, a link for the pods, and a route to each other node's
-//! pods by that node's address. The base is never ours: a daemon observes and changes only what it owns, and both
+//! The base ([`Layout::base`]) is never ours: a daemon observes and changes only what it owns, and both
 //! together are what packets meet.
 
 use super::{HostId, Layout};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use tombolo_core::base::{Cidr, Instant, Rng};
+use std::net::{IpAddr, SocketAddr};
+use tombolo_core::base::{Instant, Rng};
 use tombolo_core::model::CableKey;
 use tombolo_core::network::{
-    Arrival, Conntrack, Encapsulation, Link, LinkKind, LinkName, Network, Outcome, Packet, Peer, PeerId, Route,
-    RouteId, RouteKind, Table, Verdict, Wanted, forward, plan,
+    Arrival, Conntrack, Encapsulation, LinkKind, LinkName, Network, Outcome, Packet, Peer, PeerId, Verdict, Wanted,
+    forward, plan,
 };
 use tombolo_core::roles::Via;
+use tombolo_scenarios::layout::{PODS, UPLINK};
 
-/// Name of a node's uplink.
-const UPLINK: &str = "eth0";
-/// Name of the link to a node's own pods.
-const PODS: &str = "cni0";
-/// MTU of both.
-const MTU: u16 = 1500;
 /// How often a free source port is drawn before the lowest is taken.
 const DRAWS: usize = 16;
-/// Length of a site's subnet.
-const SITE_LEN: u8 = 24;
 
 /// The network of one node.
 #[derive(Clone, Debug)]
@@ -44,7 +36,7 @@ impl Kernel {
     /// A freshly booted node: only the base. Empty for a host that is no node.
     #[must_use]
     pub fn of(layout: &Layout, host: HostId) -> Self {
-        let base = base_network(layout, host);
+        let base = layout.base(host);
         Self {
             whole: base.clone(),
             base,
@@ -188,36 +180,6 @@ fn cable_key(network: &Network, link: &LinkName) -> Option<CableKey> {
         LinkKind::Cable { key, .. } => Some(key),
         LinkKind::Overlay { .. } | LinkKind::Uplink | LinkKind::Pods => None,
     }
-}
-
-fn base_network(layout: &Layout, host: HostId) -> Network {
-    let mut network = Network::default();
-    let Some((place, node)) = layout.host(host).and_then(|place| Some((place, place.node.as_ref()?))) else {
-        return network;
-    };
-    let (uplink, pods) = (Kernel::uplink(), LinkName(PODS.into()));
-    network.links.insert(uplink.clone(), Link { kind: LinkKind::Uplink, mtu: MTU });
-    network.links.insert(pods.clone(), Link { kind: LinkKind::Pods, mtu: MTU });
-    network.addresses.insert((uplink.clone(), place.address), SITE_LEN);
-    network.addresses.insert((pods.clone(), node.bridge), node.pod_range.prefix_len());
-
-    let mut route = |to: Cidr, link: &LinkName, via: Option<IpAddr>, source: IpAddr| {
-        let kind = RouteKind::Out { link: link.clone(), via };
-        network.routes.insert(RouteId { table: Table::MAIN, to }, Route { kind, source: Some(source) });
-    };
-    if let Some(site) = Cidr::holding(place.address, SITE_LEN) {
-        route(site, &uplink, None, place.address);
-    }
-    if let Some(everything) = Cidr::holding(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) {
-        let router = IpAddr::V4(Ipv4Addr::new(172, 16, place.site, 1));
-        route(everything, &uplink, Some(router), place.address);
-    }
-    route(node.pod_range, &pods, None, node.bridge);
-    for (other, theirs) in layout.nodes_of(&node.cluster).filter(|(other, _)| *other != host) {
-        let via = layout.host(other).map(|other| other.address);
-        route(theirs.pod_range, &uplink, via, place.address);
-    }
-    network
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | part | is |
 //! |---|---|
-//! | [`Layout`] | from a scenario to hosts, addresses, ranges and objects |
+//! | [`Layout`] | from a scenario to hosts, addresses, ranges and objects; of `tombolo_scenarios`, the lab has the same |
 //! | [`Kernel`] | one node's network: what was there, what our daemon applied, and the connections it tracks |
 //! | [`Proxy`] | the cluster's own service translation at the client's node |
 //! | `act` | the verbs of a timeline |
@@ -19,10 +19,8 @@ mod fabric;
 pub(crate) mod fixtures;
 mod internet;
 mod kernel;
-mod layout;
 mod lifecycle;
 mod nat;
-mod objects;
 mod outsiders;
 mod proxy;
 
@@ -30,9 +28,10 @@ pub(crate) use acts::{Ground, act, find_node, place};
 pub(crate) use clock::Clock;
 pub use fabric::{Fabric, Loss, Outcome};
 pub use kernel::Kernel;
-pub use layout::{HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, ServiceLayout};
 pub(crate) use lifecycle::{Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, second_slice};
 pub(crate) use nat::{LOOKUP_TIME, opened, sealed};
-pub use objects::{START, export};
 pub(crate) use outsiders::Outsiders;
 pub use proxy::{Door, NoBackend, Proxy, ports};
+pub use tombolo_scenarios::layout::{
+    HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, START, ServiceLayout, export,
+};

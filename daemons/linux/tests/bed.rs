@@ -1,24 +1,18 @@
 //! Network namespaces, each with a thread that lives in it.
 
-use nix::sched::{CloneFlags, setns, unshare};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::process::Command;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tombolo_core::network::{Link, LinkName, Network, Peer, PeerId, Wanted};
 use tombolo_linux::Cables;
 
-/// What a place's thread is given to do.
-type Job = Box<dyn FnOnce() + Send>;
-
 /// A fresh network namespace. It ends with this.
 pub struct Place {
-    jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    place: tombolo_linux::Place,
     /// The number of its thread: `ip` takes it as the name of the namespace.
     pub thread_number: i32,
 }
@@ -26,24 +20,13 @@ pub struct Place {
 impl Place {
     /// Makes one; its loopback is up.
     pub fn new() -> Self {
-        let (jobs, given) = mpsc::channel::<Job>();
-        let (tell, told) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            sh("ip link set lo up");
-            tell.send(nix::unistd::gettid().as_raw()).unwrap();
-            given.iter().for_each(|job| job());
-        });
-        let thread_number = told.recv().unwrap();
-        Self { jobs: Some(jobs), thread: Some(thread), thread_number }
+        let place = tombolo_linux::Place::new().unwrap();
+        Self { thread_number: place.thread_number(), place }
     }
 
     /// Does something inside.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
-        let job = Box::new(move || drop(tell.send(catch_unwind(AssertUnwindSafe(job)))));
-        self.jobs.as_ref().unwrap().send(job).unwrap();
-        told.recv().unwrap().unwrap_or_else(|panic| resume_unwind(panic))
+        self.place.run(job).unwrap()
     }
 
     /// Runs commands inside; they must succeed.
@@ -54,23 +37,13 @@ impl Place {
 
     /// The namespace as a file.
     pub fn namespace(&self) -> OwnedFd {
-        self.run(|| File::open("/proc/thread-self/ns/net").unwrap().into())
+        self.place.namespace().unwrap()
     }
 
     /// Does something on another thread inside, meanwhile.
     pub fn beside<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let namespace = self.namespace();
-        std::thread::spawn(move || {
-            setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
-            job()
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().unwrap().join();
+        let job = self.place.beside(job).unwrap();
+        std::thread::spawn(move || job.join().unwrap_or_else(|panic| resume_unwind(panic)).unwrap())
     }
 }
 

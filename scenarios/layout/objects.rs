@@ -91,11 +91,11 @@ pub fn export(key: &ServiceKey, created: Wall) -> ServiceExport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::fixtures;
+    use crate::layout::tests::two_clusters;
 
     #[test]
     fn a_cluster_has_its_nodes_services_backends_and_exports() {
-        let layout = Layout::of(&fixtures::two_clusters()).unwrap();
+        let layout = Layout::of(&two_clusters()).unwrap();
         let keys = |cluster: &str| -> Vec<String> {
             layout.objects(&cluster.parse().unwrap()).iter().map(|object| object.key().to_string()).collect()
         };
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_backend_names_its_node_and_whether_it_is_ready() {
-        let layout = Layout::of(&fixtures::two_clusters()).unwrap();
+        let layout = Layout::of(&two_clusters()).unwrap();
         let service = &layout.services()[0];
         let slice = layout.slice(service, |node| node != service.pods[1].node);
         let told: Vec<(&str, bool)> =
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn ports_have_names_only_where_there_are_several() {
-        let mut scenario = fixtures::two_clusters();
+        let mut scenario = two_clusters();
         scenario.workloads[0].ports.push((53, tombolo_core::model::Protocol::Udp));
         let layout = Layout::of(&scenario).unwrap();
         let service = layout.service(&layout.services()[0]);

@@ -1,4 +1,5 @@
-//! Who is where. A scenario names clusters, nodes and services; this page gives each an address, always the same one.
+//! Who is where. A scenario names clusters, nodes and services; this page gives each an address, always the same one,
+//! in the simulator and in the lab.
 //!
 //! ```text
 //! site s           1, 2, … in order of cluster id; 0 is the broker's, where it has an API of its own
@@ -13,13 +14,21 @@
 //! ```
 //! UIDs and keys are hashes of names: not secret, and equal in every run.
 
+use crate::{ApiRef, Broker, Cluster, Host, NodeSpec, Rebuilt, Scenario, Workload};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tombolo_core::base::hash::{fnv1a, fnv1a_more, mix};
 use tombolo_core::base::{Cidr, ClusterId, NodeName};
 use tombolo_core::model::{CableKey, Protocol, ServiceKey};
 use tombolo_core::nat::boxes::Behaviour;
-use tombolo_scenarios::{ApiRef, Broker, Cluster, Host, NodeSpec, Rebuilt, Scenario, Workload};
+
+mod base;
+mod objects;
+#[cfg(test)]
+mod tests;
+
+pub use base::{PODS, UPLINK, outside, router};
+pub use objects::{START, export};
 
 /// How many cable devices a gateway can have: one for each remote rank.
 const CABLE_KEYS: usize = 4;
@@ -102,21 +111,21 @@ pub struct ServiceLayout {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// The sites are 172.16.1 to 172.16.255.
-    #[error("{clusters} clusters: the simulated world has room for 255")]
+    #[error("{clusters} clusters: there is room for 255")]
     TooManyClusters {
         /// How many there are.
         clusters: usize,
     },
     /// The nodes of a site are .10 to .254.
-    #[error("cluster {cluster} has {nodes} nodes: a simulated site has room for 245")]
+    #[error("cluster {cluster} has {nodes} nodes: a site has room for 245")]
     TooManyNodes {
         /// Where.
         cluster: ClusterId,
         /// How many there are.
         nodes: usize,
     },
-    /// Only IPv4 is simulated.
-    #[error("range {range} of cluster {cluster} is not IPv4: the simulated world has no IPv6 pods or services yet")]
+    /// Only IPv4 is played.
+    #[error("range {range} of cluster {cluster} is not IPv4: there are no IPv6 pods or services yet")]
     NotIpv4 {
         /// Whose.
         cluster: ClusterId,
@@ -441,7 +450,3 @@ fn cable_key(cluster: &ClusterId, node: &NodeName, rank: usize, rebuilds: u32) -
     }
     CableKey(key)
 }
-
-#[cfg(test)]
-#[path = "layout_tests.rs"]
-mod tests;
