@@ -74,7 +74,7 @@ impl Link<'_> {
         if b == Some(self.a) {
             return None;
         }
-        let LinkSpec { latency, jitter, loss_millionths, mtu: _ } = self.scenario.links.between(self.a, b);
+        let LinkSpec { latency, jitter, loss_millionths, mtu: _ } = self.scenario.links.spec(Some(self.a), b);
         let end = b.map_or_else(|| "the broker".to_owned(), ToString::to_string);
         let link = format!("the link between {} and {end}", self.a);
         if loss_millionths > LOSS_MAX {

@@ -96,9 +96,10 @@ impl Scenario {
 }
 
 impl Links {
-    /// The link from a cluster to another, or to the broker's own site.
-    pub(crate) fn between(&self, a: &ClusterId, b: Option<&ClusterId>) -> LinkSpec {
-        let pair = b.map(|b| if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) });
+    /// The link between two sites: of clusters, or the broker's own.
+    #[must_use]
+    pub fn spec(&self, a: Option<&ClusterId>, b: Option<&ClusterId>) -> LinkSpec {
+        let pair = a.zip(b).map(|(a, b)| if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) });
         pair.and_then(|pair| self.pairs.get(&pair)).copied().unwrap_or(self.default)
     }
 

@@ -61,7 +61,8 @@ const fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// Adds an address, usable at once: nobody else can have it, so there is nothing to detect.
-pub(crate) fn add(index: u32, address: IpAddr, length: u8) -> RouteNetlinkMessage {
+#[must_use]
+pub fn add(index: u32, address: IpAddr, length: u8) -> RouteNetlinkMessage {
     let mut message = about(index, address, length);
     message.header.flags = AddressHeaderFlags::Nodad;
     message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));

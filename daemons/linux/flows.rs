@@ -45,6 +45,14 @@ pub(crate) fn delete(netfilter: &mut Channel, flow: &Tuple) -> Result<(), Fault>
     unless(netfilter.request(message, 0), &[Errno::ENOENT])
 }
 
+/// Deletes all flows of the namespace.
+///
+/// # Errors
+/// The kernel's no.
+pub fn forget(netfilter: &mut Channel) -> Result<(), Fault> {
+    netfilter.request(about(NetfilterProtoFamily::Unspec, ConntrackMessage::Delete(Vec::new())), 0)
+}
+
 fn about(family: NetfilterProtoFamily, message: ConntrackMessage) -> NetfilterMessage {
     NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), message)
 }

@@ -53,6 +53,13 @@ pub use normal::network as normal;
 pub use place::Place;
 pub use socket::Channel;
 
+/// Requests to the kernel that others need, too.
+pub mod requests {
+    pub use crate::addresses::add as add_address;
+    pub use crate::flows::forget as forget_flows;
+    pub use crate::links::raise as raise_link;
+}
+
 use netlink_packet_route::AddressFamily;
 use std::net::IpAddr;
 

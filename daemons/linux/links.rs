@@ -197,7 +197,8 @@ pub(crate) fn rehome(index: u32, local: IpAddr) -> RouteNetlinkMessage {
 }
 
 /// Puts a link up.
-pub(crate) fn raise(index: u32) -> RouteNetlinkMessage {
+#[must_use]
+pub fn raise(index: u32) -> RouteNetlinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
     (message.header.flags, message.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);

@@ -460,11 +460,7 @@ fn from_client<P>(node: &mut NodeState, flight: &Flight<P>, chance: &mut Rng) ->
 /// The link between each two sites, by number of the site.
 fn link_table(layout: &Layout, links: &Links) -> Vec<Vec<LinkSpec>> {
     let sites: Vec<Option<&ClusterId>> = core::iter::once(None).chain(layout.clusters().map(Some)).collect();
-    let link = |a: Option<&ClusterId>, b: Option<&ClusterId>| {
-        let pair = a.zip(b).map(|(a, b)| if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) });
-        pair.and_then(|pair| links.pairs.get(&pair)).copied().unwrap_or(links.default)
-    };
-    sites.iter().map(|a| sites.iter().map(|b| link(*a, *b)).collect()).collect()
+    sites.iter().map(|a| sites.iter().map(|b| links.spec(*a, *b)).collect()).collect()
 }
 
 #[cfg(test)]
