@@ -4,31 +4,21 @@ use crate::errors::Error;
 use crate::machines::{Blueprint, MachineUser};
 use crate::settings::ReplaySettings;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, LineWriter, Write};
 use std::path::Path;
-use tombolo_core::base::Instant;
-use tombolo_core::roles::{Output, Role};
-use tombolo_shell::{Record, RecordError, Recorder, Step, replay};
+use tombolo_core::roles::Role;
+use tombolo_shell::{Record, RecordError, Recorder, replay};
 
-/// A record that is on the disk after each step: a process may end at any time.
-struct Flushed(Recorder<BufWriter<File>>);
-
-impl Record for Flushed {
-    fn step(&mut self, at: Instant, step: &Step, outputs: &[Output]) {
-        self.0.step(at, step, outputs);
-    }
-}
-
-/// Begins a record of a machine.
+/// Begins a record of a machine. Each line is in the file when it ends: a process may end at any time.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn begin(path: &Path, blueprint: &Blueprint) -> Result<Box<dyn Record>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
-    let mut file = BufWriter::with_capacity(0, File::create(path).map_err(failed)?);
+    let mut file = LineWriter::new(File::create(path).map_err(failed)?);
     serde_json::to_writer(&mut file, blueprint).map_err(|error| failed(error.into()))?;
     file.write_all(b"\n").map_err(failed)?;
-    Ok(Box::new(Flushed(Recorder::new(file))))
+    Ok(Box::new(Recorder::new(file)))
 }
 
 /// Lives a record again. Gives what there is to say about it.
