@@ -11,15 +11,18 @@
 mod bed;
 mod contender;
 mod interop;
+#[path = "../../linux/tests/lacking.rs"]
+mod lacking;
 mod plain;
 mod processes;
 mod site;
 mod traffic;
 mod tunnels;
 
+use lacking::runs;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -48,21 +51,6 @@ type Test = (&'static str, fn());
 
 /// What is missing here, if anything is.
 fn lacking() -> Option<String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Some("not root".into());
-    }
-    let namespace = std::thread::spawn(|| nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)).join();
-    match namespace {
-        Ok(Ok(())) => {}
-        Ok(Err(errno)) => return Some(format!("no network namespaces: {errno}")),
-        Err(_) => return Some("no network namespaces".into()),
-    }
-    if !Path::new("/dev/net/tun").exists() {
-        return Some("no /dev/net/tun".into());
-    }
-    ["ip", "ping"].into_iter().find(|program| !runs(program)).map(|program| format!("no {program}"))
-}
-
-fn runs(program: &str) -> bool {
-    Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success())
+    let lacking = lacking::lacking(&["ip", "ping"]);
+    lacking.or_else(|| (!Path::new("/dev/net/tun").exists()).then(|| "no /dev/net/tun".into()))
 }

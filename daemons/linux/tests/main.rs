@@ -20,6 +20,8 @@ mod drawn;
 mod flows;
 mod foreign;
 mod hand;
+#[allow(dead_code, reason = "tests of other crates use the rest")]
+mod lacking;
 mod networks;
 mod packets;
 mod rig;
@@ -27,13 +29,14 @@ mod round_trip;
 mod site;
 mod wire;
 
+use lacking::lacking;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    if let Some(lacking) = lacking() {
+    if let Some(lacking) = lacking(&["nft", "ip", "ping"]) {
         println!("SKIPPED: tests on the kernel ({lacking})");
         return ExitCode::SUCCESS;
     }
@@ -54,18 +57,3 @@ fn main() -> ExitCode {
 
 /// A test and its name.
 type Test = (&'static str, fn());
-
-/// What is missing here, if anything is.
-fn lacking() -> Option<String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Some("not root".into());
-    }
-    let namespace = std::thread::spawn(|| nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)).join();
-    match namespace {
-        Ok(Ok(())) => {}
-        Ok(Err(errno)) => return Some(format!("no network namespaces: {errno}")),
-        Err(_) => return Some("no network namespaces".into()),
-    }
-    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok_and(|output| output.status.success());
-    ["nft", "ip", "ping"].into_iter().find(|program| !runs(program)).map(|program| format!("no {program}"))
-}

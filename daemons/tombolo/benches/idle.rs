@@ -7,6 +7,8 @@
 
 #[path = "../tests/bed.rs"]
 mod bed;
+#[path = "../../linux/tests/lacking.rs"]
+mod lacking;
 #[path = "../tests/place.rs"]
 mod place;
 #[path = "../tests/site.rs"]

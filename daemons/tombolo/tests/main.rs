@@ -6,6 +6,8 @@
 
 mod bed;
 mod gateways;
+#[path = "../../linux/tests/lacking.rs"]
+mod lacking;
 mod lines;
 mod names;
 mod place;

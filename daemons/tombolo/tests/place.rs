@@ -1,53 +1,33 @@
 //! A network namespace with a thread that lives in it: what that thread starts lives there too.
 
-use nix::sched::{CloneFlags, unshare};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use crate::lacking;
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
-
-type Job = Box<dyn FnOnce() + Send>;
+use std::sync::Arc;
 
 /// It ends with all clones of this, and with the processes in it.
 #[derive(Clone)]
 pub struct Place {
-    jobs: mpsc::Sender<Job>,
+    place: Arc<tombolo_linux::Place>,
     /// The number of its thread: `ip` takes it as the name of the namespace.
     pub thread_number: i32,
 }
 
 /// What is missing here for such tests, if anything is.
 pub fn lacking() -> Option<String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Some("not root".into());
-    }
-    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    if let Some(program) = ["ip", "nft", "ping"].into_iter().find(|program| !has(program)) {
-        return Some(format!("no {program}"));
-    }
-    (!std::path::Path::new("/dev/net/tun").exists()).then(|| "no /dev/net/tun".into())
+    let lacking = lacking::lacking(&["ip", "nft", "ping"]);
+    lacking.or_else(|| (!std::path::Path::new("/dev/net/tun").exists()).then(|| "no /dev/net/tun".into()))
 }
 
 impl Place {
     /// A fresh one; its loopback is up.
     pub fn new() -> Self {
-        let (jobs, given) = mpsc::channel::<Job>();
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            sh("ip link set lo up");
-            tell.send(nix::unistd::gettid().as_raw()).unwrap();
-            given.iter().for_each(|job| job());
-        });
-        Self { thread_number: told.recv().unwrap(), jobs }
+        let place = tombolo_linux::Place::new().unwrap();
+        Self { thread_number: place.thread_number(), place: Arc::new(place) }
     }
 
     /// Does something inside.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
-        let job = Box::new(move || drop(tell.send(catch_unwind(AssertUnwindSafe(job)))));
-        self.jobs.send(job).unwrap();
-        told.recv().unwrap().unwrap_or_else(|panic| resume_unwind(panic))
+        self.place.run(job).unwrap()
     }
 
     /// Runs commands inside; they must succeed.
