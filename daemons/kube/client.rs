@@ -1,5 +1,6 @@
 //! The seam between the Kubernetes client and the network.
 
+use crate::term::{term, timed};
 use http::header::{self, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
@@ -62,11 +63,12 @@ where
     let service = service_fn(move |mut request: Request<Body>| {
         let http = http.clone();
         let uri = whole_uri(&scheme, &authority, &prefix, request.uri());
+        let term = term(&request);
         request.headers_mut().insert(header::USER_AGENT, agent.clone());
         async move {
             *request.uri_mut() = uri?;
             match tokio::time::timeout(answer_within, http.request(request)).await {
-                Ok(response) => response.map_err(BoxError::from),
+                Ok(response) => response.map(|response| timed(response, term)).map_err(BoxError::from),
                 Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             }
         }

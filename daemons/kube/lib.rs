@@ -24,6 +24,7 @@ mod remote;
 mod request;
 mod resource;
 mod seen;
+mod term;
 mod watch;
 
 pub use backoff::Backoff;

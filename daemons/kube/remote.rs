@@ -1,6 +1,7 @@
 //! A client of an API over TCP and TLS, as a kubeconfig or the pod's service account describes it.
 
 use crate::client::IDLE_MAX;
+use crate::term::{term, timed};
 use http::header::{self, HeaderValue};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -8,8 +9,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use std::time::Duration;
-use tower::ServiceBuilder;
 use tower::timeout::TimeoutLayer;
+use tower::{Service as _, ServiceBuilder};
 
 /// A silent connection is asked whether it lives after this, and again after as long; see [`GIVEN_UP`].
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
@@ -67,6 +68,9 @@ pub fn remote(config: &Config, user_agent: &str, answer_within: Duration) -> Res
             request.headers_mut().insert(header::USER_AGENT, agent.clone());
             request
         })
-        .service(http);
+        .service_fn(move |request: http::Request<Body>| {
+            let (term, answer) = (term(&request), http.clone().call(request));
+            async move { answer.await.map(|response| timed(response, term)) }
+        });
     Ok(Client::new(service, config.default_namespace.clone()))
 }

@@ -1,7 +1,8 @@
 //! One watch that never ends.
 //!
 //! kube's `watcher` lists and follows. Around it stands what it lacks: a seeded backoff; an own deadline for a listing
-//! that hangs; and a new start, with a listing, after anything that breaks it off. It would go on from the last version it
+//! that hangs; and a new start, with a listing, after anything that breaks it off (also an end before its time, which
+//! `term` makes an error). It would go on from the last version it
 //! saw: from one that the API has forgotten, or that lies in its future, for ever; and where the API came back with an old
 //! store, whose versions begin anew, from one that stands for something else there, without what came before it. Only a
 //! watch whose time is over, or that is refused, goes on.

@@ -59,6 +59,8 @@ pub use sockets::Occupied;
 
 /// One step of time.
 const TICK: Duration = Duration::from_millis(1);
+/// How often silent connections are looked for.
+const DOUBT_EVERY_MS: u128 = 500;
 
 /// Why a world at full speed cannot be made, or cannot go on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -237,6 +239,9 @@ impl FullSpeed {
         let end = self.time + TICK;
         self.chronicle.set_now(end);
         self.live(end);
+        if self.time.as_millis().is_multiple_of(DOUBT_EVERY_MS) {
+            self.sockets.doubt(self.time);
+        }
         self.sockets.send_all(self.time, &mut self.fabric);
         self.time = end;
         self.see_wishes();

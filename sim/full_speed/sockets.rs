@@ -14,7 +14,7 @@
 //! | node | one IPv4 for its uplink | the node's address; emulates a socket of NAT discovery that is bound to a device |
 //! | pod | one IPv4 | the pod's address, given to its node on the pods' link |
 
-use super::acks::{Acks, Mended};
+use super::acks::{Acks, Doubts, Mended, reset};
 use crate::world::{Fabric, HostId, Kernel, Layout, Outcome};
 use core::cell::Cell;
 use core::time::Duration;
@@ -27,7 +27,7 @@ use tombolo_core::network::constants::{CABLE_LINK_PREFIX, OVERLAY_LINK};
 use tombolo_core::network::{Arrival, Flags, LinkName, Packet, Transport};
 use tombolo_core::paths::HELLO_PORT;
 use tombolo_core::roles::Via;
-use turmoil_net::{EnterGuard, KernelConfig, Net, TcpFlags, TcpSegment, Transport as Load, netstat};
+use turmoil_net::{EnterGuard, KernelConfig, Net, TcpFlags, Transport as Load, netstat};
 
 pub(super) use turmoil_net::shim::tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -288,9 +288,22 @@ impl Sockets {
         match self.acks.heard(now, packet) {
             Mended::Deliver(packet) if self.is_silent_to(&packet) => {}
             Mended::Deliver(packet) => self.guard.deliver(packet),
+            Mended::Both(packets) => packets.into_iter().for_each(|packet| self.guard.deliver(packet)),
             // It leaves with what the stack itself says next.
             Mended::Answer(ack) => self.leaving.push(ack),
         }
+    }
+
+    /// Nodes ask those with whom they have silent connections (the API servers) whether they live, as kernels do.
+    pub(super) fn doubt(&mut self, now: Duration) {
+        let (layout, stacks) = (&self.layout, &self.stacks);
+        let is_node = |own| {
+            let owner = stack_of(own).and_then(|(stack, _)| stacks.get(stack.0)).map(|stack| stack.owner);
+            matches!(owner, Some(Owner::Host(host)) if layout.host(host).is_some_and(|host| host.node.is_some()))
+        };
+        let Doubts { questions, resets } = self.acks.doubt(now, is_node);
+        self.leaving.extend(questions);
+        resets.into_iter().for_each(|reset| self.guard.deliver(reset));
     }
 
     /// From now on a stack answers as a host does (a connection to a port without a listener is refused), or not at all. It
@@ -318,12 +331,7 @@ impl Sockets {
         let v4 = IpAddr::V4(self.v4(stack));
         for entry in netstat(v4).entries {
             let Some(peer) = entry.peer else { continue };
-            let flags = TcpFlags { rst: true, ..TcpFlags::default() };
-            let (src_port, dst_port) = (peer.port(), entry.local.port());
-            let reset =
-                TcpSegment { src_port, dst_port, seq: 0, ack: 0, flags, window: 0, payload: bytes::Bytes::new() };
-            let payload = Load::Tcp(reset);
-            self.guard.deliver(turmoil_net::Packet { src: peer.ip(), dst: entry.local.ip(), ttl: 64, payload });
+            self.guard.deliver(reset((entry.local, peer)));
         }
         self.acks.forget(v4);
     }

@@ -86,6 +86,23 @@ async fn an_emptied_api_is_noticed_though_its_versions_begin_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stand_for_others() {
+    let mut stand = Stand::new();
+    for name in ["a", "b", "c"] {
+        stand.server.put("them", cluster_json(name)).unwrap();
+    }
+    let backup = stand.server.back_up(|spec, _| spec.kind != "Namespace");
+    stand.server.restart_empty(|spec, _| spec.kind == "Namespace");
+    stand.server.put("them", cluster_json("new")).unwrap();
+    stand.hand.watch(CLUSTERS);
+    assert_eq!(stand.lines(secs(1)).await, ["began Cluster", "applied Cluster new", "synced Cluster"]);
+    // Answered at once, from the version of `new`, it would show what came after `a` only.
+    stand.server.restore(&backup, |spec, _| spec.kind == "Namespace");
+    let told = ["began Cluster", "applied Cluster a", "applied Cluster b", "applied Cluster c", "synced Cluster"];
+    assert_eq!(stand.lines(secs(15)).await, told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_came_back_with_an_old_store_is_seen_as_it_is_though_its_versions_stood_for_others() {
     let mut stand = Stand::new();
     for name in ["a", "b", "c"] {
