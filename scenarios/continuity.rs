@@ -127,8 +127,8 @@ impl Teller<'_> {
             self.say(right.ended, &format!("is back after {}{gives}; {lost}", seconds(gap)));
         }
         self.tell_short_gaps();
-        if let Some(because) = reason(failures.make_contiguous()) {
-            let because = format!("{because}; not back until the end, {} failed", count(failures.len()));
+        if !failures.is_empty() {
+            let because = format!("{}; not back until the end, {} failed", reasons(&failures), count(failures.len()));
             self.cut(last, Some(&because), Duration::MAX);
         }
     }
@@ -152,8 +152,7 @@ impl Teller<'_> {
 
     fn never(&mut self, probes: &[&Probed<'_>], failures: &VecDeque<(Duration, &str)>) {
         let seen = probes.iter().map(|probed| probed.ended).min().unwrap_or_default();
-        let because = failures.front().map_or("", |(_, because)| because);
-        self.say(seen, &format!("is never answered, {} failed: {because}", count(failures.len())));
+        self.say(seen, &format!("is never answered, {} failed: {}", count(failures.len()), reasons(failures)));
     }
 
     /// Where an answer was missing, but not after the one that ended it.
@@ -221,6 +220,22 @@ fn drain_until<'a>(failures: &mut VecDeque<(Duration, &'a str)>, until: Duration
 
 fn reason<'a>(failures: &[(Duration, &'a str)]) -> Option<&'a str> {
     failures.first().map(|(_, because)| *because)
+}
+
+/// Each reason, the most frequent first, and how often it was given if there are several.
+fn reasons(failures: &VecDeque<(Duration, &str)>) -> String {
+    const TOLD: usize = 3;
+    let mut times = BTreeMap::<&str, usize>::new();
+    failures.iter().for_each(|(_, because)| *times.entry(*because).or_default() += 1);
+    let mut times = times.into_iter().collect::<Vec<_>>();
+    times.sort_by_key(|(_, times)| core::cmp::Reverse(*times));
+    match times.as_slice() {
+        [(because, _)] => (*because).into(),
+        several => {
+            let told = several.iter().take(TOLD).map(|(because, times)| format!("{times} times {because}"));
+            told.collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 fn count(probes: usize) -> String {

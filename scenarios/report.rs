@@ -92,6 +92,10 @@ impl Report {
             let _ = writeln!(text, "  {:<8}{why}", Judgement::Skipped.word());
             return text;
         }
+        for failure in &self.failures {
+            let word = Judgement::Failed.word();
+            let _ = writeln!(text, "  {word:<8}the run itself, at {}: {}", seconds(failure.at), failure.text);
+        }
         self.write_verdicts(&mut text);
         for watch in &self.watches {
             let judgement = if watch.broken == 0 { Judgement::Met } else { Judgement::Failed };
@@ -104,9 +108,6 @@ impl Report {
         for violation in &self.violations {
             let _ =
                 writeln!(text, "  broken  {} at {}: {}", violation.invariant, seconds(violation.at), violation.text);
-        }
-        for failure in &self.failures {
-            let _ = writeln!(text, "  broken  the run at {}: {}", seconds(failure.at), failure.text);
         }
         let _ =
             writeln!(text, "  {:<8}{} simulated, trace {}", self.judgement().word(), seconds(self.ended), self.hash);

@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
         let what = wording::verb(&act.verb);
         let fault = match self.casting.fault(&act.verb) {
             Ok(fault) => fault,
-            Err(error) => return self.fail(format!("could not {what}: {error}")),
+            Err(error) => return self.could_not(&what, &error),
         };
         match self.stage.act(&fault) {
             Ok(done) => {
@@ -147,8 +147,15 @@ impl<'a> Run<'a> {
                 let done = if done.is_empty() || done == what { what } else { format!("{what}: {done}") };
                 self.hear(Fact { at: self.ended, place: Place::World, what: What::Act(done) });
             }
-            Err(error) => self.fail(format!("could not {what}: {error}")),
+            Err(error) => self.could_not(&what, &error),
         }
+    }
+
+    /// An act that is not carried out is told where it should have been, and the run has failed.
+    fn could_not(&mut self, what: &str, error: &dyn core::fmt::Display) {
+        let text = format!("could not {what}: {error}");
+        self.hear(Fact { at: self.ended, place: Place::World, what: What::Act(text.clone()) });
+        self.fail(text);
     }
 
     fn probe_all(&mut self, at: Duration) {

@@ -155,6 +155,7 @@ pub fn what(what: &What) -> String {
 pub fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Fetched { address, server } => format!("answer of {address} from {server}"),
+        Outcome::Resolved { rcode, addresses } if addresses.is_empty() => format!("{rcode}, no address"),
         Outcome::Resolved { rcode, addresses } => format!("{rcode} {}", list(addresses)),
         Outcome::Failed { because } => format!("failed: {because}"),
     }

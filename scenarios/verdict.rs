@@ -138,7 +138,9 @@ impl Evidence<'_> {
         let verdict = Verdict::of(expectation, tries.len(), Some(bound));
         let Some(last) = tries.last() else { return verdict.failed(None, "nothing was probed".into()) };
         if let Some(wrong) = &last.wrong {
-            return verdict.failed(Some(last.began), wrong.clone());
+            let right = tries.iter().rposition(|t| t.wrong.is_none());
+            let since = tries.get(right.map_or(0, |index| index + 1)).map_or(last.began, |t| t.began);
+            return verdict.failed(Some(since), wrong.clone());
         }
         let before = tries.iter().rposition(|t| t.wrong.is_some());
         let first = before.map_or(0, |index| index + 1);

@@ -374,6 +374,10 @@ impl Discovery {
             return;
         }
         let import_key = Key::of_service(Kind::Import, service);
+        // Whether it still exports is seen soon; what the broker has of it may be lost.
+        if matches!(own, Own::Unknown) && self.imports_from_here(&import_key) {
+            return;
+        }
         let of_members = self.records_of(service).filter(|record| self.may_be_member(&record.cluster, service));
         let (ours, others): (Vec<_>, Vec<_>) = of_members.partition(|record| record.cluster == self.cluster);
         let ours = match own {

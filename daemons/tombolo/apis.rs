@@ -33,7 +33,11 @@ pub async fn connect(common: &Common, broker: Option<&BrokerSettings>, user_agen
     Ok(Connections { local: client(&local, user_agent)?, broker })
 }
 
-fn client(config: &Config, user_agent: &str) -> Result<Client, Error> {
+/// A client of whatever `config` leads to.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn client(config: &Config, user_agent: &str) -> Result<Client, Error> {
     Ok(remote(config, user_agent, REQUEST_DEADLINE)?)
 }
 

@@ -5,7 +5,8 @@ use crate::hands::{Lacking, Log, SystemWall};
 use crate::hellos::Hellos;
 use crate::lock::Lock;
 use crate::machines::{Blueprint, MachineUser, NodeBlueprint};
-use crate::probing::{Probing, Secret, ways};
+use crate::probing::{Probing, Secret};
+use crate::public::{Lookup, ways};
 use crate::settings::{
     AgentSettings, BrokerSettings, Command, Common, DiscoverySettings, DnsSettings, GatewaySettings, NodeSettings,
 };
@@ -82,7 +83,9 @@ async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> 
             )
         }
     };
-    let connections = apis::connect(&common, Some(&broker), &agent(&common, Some(&node.node_name), daemon)).await?;
+    let agent = agent(&common, Some(&node.node_name), daemon);
+    let connections = apis::connect(&common, Some(&broker), &agent).await?;
+    let local = connections.local.clone();
     let address = private_address.map_or_else(uplink_address, Ok)?;
     let cluster_uid = apis::cluster_uid(&connections.local, &node.state_dir.join("cluster-uid")).await?;
     let keys = Keys::at(&node.state_dir.join("keys"));
@@ -106,7 +109,9 @@ async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> 
     let own = start.common.cluster_id.clone();
     let kernel = Hand::start(Namespace::Here, Box::new(drivers(keys, cable_dir)?), inbox.clone(), Box::new(Log::deed))?;
     let net = Hellos::bind(inbox.clone())?;
-    let nat = Probing::bind(own, (address, discovery_port), secret, ways, inbox)?;
+    let (namespace, v4) = (start.common.namespace.clone(), address.is_ipv4());
+    let lookup = Lookup { ways, local, namespace, user_agent: agent, v4 };
+    let nat = Probing::bind(own, (address, discovery_port), secret, lookup, inbox)?;
     let special = Special { net: Box::new(net), nat: Box::new(nat), kernel: Box::new(kernel), ..Special::none() };
     start.run(blueprint, special, ReadyWhen::Applied, Some(signs)).await?;
     drop(lock);

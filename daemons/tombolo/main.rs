@@ -21,6 +21,7 @@ mod hellos;
 mod lock;
 mod machines;
 mod probing;
+mod public;
 mod records;
 mod settings;
 mod status;

@@ -1,14 +1,14 @@
 //! The hand of NAT discovery: a socket at the gateway's private address that sends over the uplink and never into a tunnel
-//! (B13), the seals, and how the address is found under which the gateway is seen from outside.
+//! (B13), and the seals.
 
 use crate::datagrams::Datagrams;
 use crate::errors::Error;
 use crate::hellos::via;
+use crate::public::Lookup;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::str::FromStr;
 use tokio::task::{JoinHandle, spawn_local};
 use tombolo_core::base::ClusterId;
 use tombolo_core::nat::seal::{SealKey, open, seal};
@@ -45,40 +45,6 @@ impl Secret {
     }
 }
 
-/// One way to find the address under which this gateway is seen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// It is known.
-    Address(IpAddr),
-    /// A name has it.
-    Name(String),
-}
-
-impl FromStr for Way {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (how, what) = text.split_once(':').ok_or_else(|| format!("{text:?} is none of ipv4:…, ipv6:…, dns:…"))?;
-        let address = || what.parse::<IpAddr>().map_err(|_| format!("{what:?} is no address"));
-        match how {
-            "ipv4" => address().and_then(|a| if a.is_ipv4() { Ok(a) } else { Err(format!("{what} is not IPv4")) }),
-            "ipv6" => address().and_then(|a| if a.is_ipv6() { Ok(a) } else { Err(format!("{what} is not IPv6")) }),
-            "dns" if !what.is_empty() => return Ok(Self::Name(what.to_owned())),
-            _ => Err(format!("{text:?} is none of ipv4:…, ipv6:…, dns:…")),
-        }
-        .map(Self::Address)
-    }
-}
-
-/// The ways of a setting; `none` is no way at all.
-///
-/// # Errors
-/// The first that cannot be understood.
-pub fn ways(setting: &[String]) -> Result<Vec<Way>, Error> {
-    let wrong = |because| Error::Setting { flag: "public-address", because };
-    setting.iter().filter(|way| *way != "none").map(|way| way.parse().map_err(wrong)).collect()
-}
-
 /// See the module docs.
 #[derive(Debug)]
 pub struct Probing {
@@ -86,7 +52,7 @@ pub struct Probing {
     own: ClusterId,
     address: IpAddr,
     secret: Option<Secret>,
-    ways: Rc<[Way]>,
+    lookup: Lookup,
     inbox: Inbox,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -100,7 +66,7 @@ impl Probing {
         own: ClusterId,
         (address, port): (IpAddr, Option<u16>),
         secret: Option<Secret>,
-        ways: Vec<Way>,
+        lookup: Lookup,
         inbox: Inbox,
     ) -> Result<Self, Error> {
         let bound = port.map(|port| {
@@ -110,7 +76,7 @@ impl Probing {
         let socket = bound.transpose()?.map(Rc::new);
         let listening =
             socket.clone().map(|socket| spawn_local(listen(socket, own.clone(), secret.clone(), inbox.clone())));
-        Ok(Self { socket, own, address, secret, ways: ways.into(), inbox, tasks: listening.into_iter().collect() })
+        Ok(Self { socket, own, address, secret, lookup, inbox, tasks: listening.into_iter().collect() })
     }
 }
 
@@ -157,28 +123,10 @@ impl NatHand for Probing {
     }
 
     fn look_up(&mut self) {
-        let (ways, inbox, v4) = (Rc::clone(&self.ways), self.inbox.clone(), self.address.is_ipv4());
+        let (lookup, inbox) = (self.lookup.clone(), self.inbox.clone());
         self.tasks.retain(|task| !task.is_finished());
-        self.tasks.push(spawn_local(async move { inbox.put(Input::LookedUp(look_up(&ways, v4).await)) }));
+        self.tasks.push(spawn_local(async move { inbox.put(Input::LookedUp(lookup.find().await)) }));
     }
-}
-
-/// The first way that works.
-async fn look_up(ways: &[Way], v4: bool) -> Result<Option<IpAddr>, String> {
-    let mut failures = Vec::new();
-    for way in ways {
-        match way {
-            Way::Address(address) => return Ok(Some(*address)),
-            Way::Name(name) => match tokio::net::lookup_host((name.as_str(), 0)).await {
-                Ok(mut found) => match found.find(|at| at.is_ipv4() == v4) {
-                    Some(at) => return Ok(Some(at.ip())),
-                    None => failures.push(format!("{name} has no address of that family")),
-                },
-                Err(error) => failures.push(format!("{name}: {error}")),
-            },
-        }
-    }
-    if failures.is_empty() { Ok(None) } else { Err(failures.join("; ")) }
 }
 
 #[cfg(test)]
@@ -200,33 +148,6 @@ mod tests {
         assert_ne!(key("a", "bc"), key("ab", "c"));
         assert_ne!(key("east", "west"), Secret::new(b"another").unwrap().key_of(&cluster("east"), &cluster("west")));
         assert!(Secret::new(b" \n").is_err());
-    }
-
-    #[test]
-    fn ways_are_read_and_what_is_wrong_is_told() {
-        let of = |text: &[&str]| {
-            ways(&text.iter().map(|way| (*way).to_owned()).collect::<Vec<_>>()).map_err(|error| error.to_string())
-        };
-        assert_eq!(of(&["none"]), Ok(vec![]));
-        let known = Way::Address("192.0.2.1".parse().unwrap());
-        assert_eq!(of(&["ipv4:192.0.2.1", "dns:gw.example"]), Ok(vec![known, Way::Name("gw.example".into())]));
-        for (text, told) in [
-            ("192.0.2.1", "--public-address: \"192.0.2.1\" is none of ipv4:…, ipv6:…, dns:…"),
-            ("ipv4:::1", "--public-address: ::1 is not IPv4"),
-            ("ipv6:x", "--public-address: \"x\" is no address"),
-            ("dns:", "--public-address: \"dns:\" is none of ipv4:…, ipv6:…, dns:…"),
-        ] {
-            assert_eq!(of(&[text]), Err(told.to_owned()));
-        }
-    }
-
-    #[tokio::test]
-    async fn the_first_way_that_works_is_taken_and_failures_are_told_if_none_does() {
-        let local = Way::Name("localhost".into());
-        assert_eq!(look_up(&[local], true).await, Ok(Some("127.0.0.1".parse().unwrap())));
-        assert_eq!(look_up(&[], true).await, Ok(None));
-        let missing = Way::Name("no-such-host.invalid".into());
-        assert!(look_up(&[missing], true).await.unwrap_err().starts_with("no-such-host.invalid: "));
     }
 
     #[test]

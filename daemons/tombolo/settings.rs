@@ -133,7 +133,8 @@ pub struct GatewaySettings {
     #[arg(long, env = "TOMBOLO_PRIVATE_ADDRESS", value_name = "IP")]
     pub private_address: Option<IpAddr>,
     /// How this gateway finds the address under which it is seen from outside, the first that works: ipv4:ADDRESS,
-    /// ipv6:ADDRESS, dns:NAME, none
+    /// ipv6:ADDRESS, dns:NAME, lb:SERVICE (the ingress of a load balancer in the own namespace), api:HOST/PATH (a web
+    /// service that says from where it is asked), none
     #[arg(long, env = "TOMBOLO_PUBLIC_ADDRESS", value_name = "HOW", value_delimiter = ',', default_value = "none")]
     pub public_address: Vec<String>,
     /// Where sockets of userspace cables are; `wg` looks in the default

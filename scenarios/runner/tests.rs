@@ -157,7 +157,7 @@ fn by_is_met_at_the_start_of_the_last_unbroken_run() {
     assert_eq!(late.detail, "too late; before: no answer");
 
     let ends = verdict(vec![connects(When::By(secs(5)))], Rehearsal::new(vec![]).with_outages(&[(8_400, 9_999)]));
-    assert_eq!((ends.judgement, ends.at), (Judgement::Failed, Some(millis(8_500))));
+    assert_eq!((ends.judgement, ends.at), (Judgement::Failed, Some(millis(8_400))));
 }
 
 #[test]

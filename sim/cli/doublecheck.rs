@@ -30,12 +30,14 @@ pub(super) fn doublecheck(asked: &Doublecheck) -> anyhow::Result<Ending> {
 
 fn check(entry: &Entry, seed: u64, speed: Speed, progress: &Progress) -> anyhow::Result<bool> {
     let [first, second] = [spawn(entry, seed, speed)?, spawn(entry, seed, speed)?].map(output_of);
-    let (first, second) = (first?, second?);
+    let ((first, failed), (second, _)) = (first?, second?);
     progress.wipe();
     let name = &entry.scenario.name;
     match first_difference(&first, &second) {
         None => {
-            output::say_table(&format!("ok      {name} | {speed} | seed {seed}: twice trace {}", hash_of(&first)))?;
+            let failed = if failed { ", twice FAILED" } else { "" };
+            let hash = hash_of(&first);
+            output::say_table(&format!("ok      {name} | {speed} | seed {seed}: twice trace {hash}{failed}"))?;
             Ok(true)
         }
         Some((line, one, other)) => {
@@ -55,11 +57,14 @@ fn spawn(entry: &Entry, seed: u64, speed: Speed) -> anyhow::Result<Child> {
     command.spawn().context("cannot start this program again")
 }
 
-/// What a run printed. That an expectation failed does not matter here.
-fn output_of(child: Child) -> anyhow::Result<String> {
+/// What a run printed, and whether it failed: which is no difference if both did.
+fn output_of(child: Child) -> anyhow::Result<(String, bool)> {
     let output = child.wait_with_output().context("cannot hear the second process")?;
     match output.status.code() {
-        Some(0 | 1) => String::from_utf8(output.stdout).context("the run printed what is no text"),
+        Some(code @ (0 | 1)) => {
+            let text = String::from_utf8(output.stdout).context("the run printed what is no text")?;
+            Ok((text, code == 1))
+        }
         Some(_) | None => {
             bail!("the run ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
         }
@@ -80,9 +85,9 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(usize, &'a str,
     None
 }
 
-/// The hash stands at the end of the last line of a table.
+/// The hash stands at the end of a table.
 fn hash_of(output: &str) -> &str {
-    output.rsplit_once("trace ").map_or("", |(_, hash)| hash.split_whitespace().next().unwrap_or(""))
+    output.rsplit_once(" simulated, trace ").map_or("", |(_, hash)| hash.split_whitespace().next().unwrap_or(""))
 }
 
 #[cfg(test)]
@@ -97,7 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_read_from_the_last_line() {
-        assert_eq!(hash_of("trace of old\n  ok  65.000 s simulated, trace 0011223344556677\n"), "0011223344556677");
+    fn the_hash_is_read_from_the_end_of_the_table() {
+        let ok = "trace of old\n  ok  65.000 s simulated, trace 0011223344556677\n";
+        assert_eq!(hash_of(ok), "0011223344556677");
+        let failed = "  FAILED  65.000 s simulated, trace 0011\n  replay: …\n  (--trace tells every fact)\n";
+        assert_eq!(hash_of(failed), "0011");
     }
 }

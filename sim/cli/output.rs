@@ -2,7 +2,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the output layer")]
 
 use anyhow::Context as _;
+use core::cell::Cell;
+use core::time::Duration;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::time::Instant;
 use tombolo_scenarios::Judgement;
 
 /// A line, or several, for whoever asked.
@@ -62,22 +65,28 @@ fn painted(line: &str) -> String {
     }
 }
 
-/// How far a long work is, on standard error if that is a terminal.
+/// Where nobody watches a line change, how far a work is stands in a line of its own, so often.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// How far a long work is, on standard error: a line that changes if that is a terminal, else a line now and then.
 #[derive(Debug)]
 pub(super) struct Progress {
     shown: bool,
     total: usize,
+    /// When a line was told last, or the work began.
+    told: Cell<Instant>,
 }
 
 impl Progress {
     /// Of `total` runs. One run needs none.
     pub(super) fn of(total: usize) -> Self {
-        Self { shown: total > 1 && std::io::stderr().is_terminal(), total }
+        let open = Self::open();
+        Self { shown: total > 1 && open.shown, total, ..open }
     }
 
     /// Of a work whose end is a time rather than a number.
     pub(super) fn open() -> Self {
-        Self { shown: std::io::stderr().is_terminal(), total: 0 }
+        Self { shown: std::io::stderr().is_terminal(), total: 0, told: Cell::new(Instant::now()) }
     }
 
     /// So many are done, so many failed.
@@ -91,6 +100,9 @@ impl Progress {
             let mut stderr = std::io::stderr().lock();
             let _ = write!(stderr, "\r\x1b[K{text}");
             let _ = stderr.flush();
+        } else if self.told.get().elapsed() >= LINE_EVERY {
+            self.told.set(Instant::now());
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
         }
     }
 

@@ -88,6 +88,20 @@ fn nothing_is_withdrawn_while_an_own_listing_is_incomplete() {
 }
 
 #[test]
+fn what_a_cluster_exports_itself_stays_imported_until_it_has_looked_though_the_broker_lost_it() {
+    for missing in [Kind::ServiceExport, Kind::Service, Kind::EndpointSlice] {
+        let mut world = World::of(&["east"]);
+        world.put("east", exported("web", "10.102.0.10"));
+        world.run();
+        world.stop("east");
+        world.empty_broker();
+        world.start_without("east", missing);
+        world.run();
+        assert_eq!(world.sources("east", "web"), ["east 10.102.0.10 ready"], "without {missing}");
+    }
+}
+
+#[test]
 fn imports_stay_over_a_restart_in_which_the_broker_is_unreachable_b51() {
     let mut world = World::of(&["east", "west"]);
     world.put("east", exported("web", "10.102.0.10"));
