@@ -4,6 +4,7 @@
 //! and what came due. All comparisons with time flip at deadlines that the machine asks to be woken at, so a wake-up
 //! at any other moment finds nothing to do.
 
+use super::carried::Lengths;
 use super::grades::{Cluster, Heard, grew};
 use super::membership::Workers;
 use super::peer::{Here, Peer};
@@ -189,6 +190,9 @@ impl Paths {
                 let peer = peer.ok_or("no such cluster")?;
                 let session = peer.sessions.get_mut(*slot).as_mut().ok_or("no session")?;
                 session.hear(hello.hears, hello.ask, now);
+                if let Some(lengths) = hello.lengths {
+                    session.hear_lengths(lengths, now);
+                }
                 peer.touch();
                 if hello.hurry {
                     peer.hurry(now);
@@ -339,6 +343,7 @@ impl Paths {
         let mut told = false;
         let here = self.here(now);
         let local_suspects = self.suspects(now);
+        let blank = self.blank();
         for (hash, peer) in &mut self.peers {
             if !all && !peer.needs_evaluation(now) {
                 continue;
@@ -350,10 +355,13 @@ impl Paths {
             let register = peer.register();
             for (slot, session) in peer.sessions.iter_mut() {
                 let Some(session) = session else { continue };
-                let Some(word) = session.take_word(now) else { continue };
-                let mut hello = blank(self.hash, self.me, self.node, self.epoch, self.holder);
+                let (word, questions) = (session.take_word(now), session.take_questions());
+                if word.is_none() && questions.is_empty() {
+                    continue;
+                }
+                let mut hello = blank.clone();
                 hello.hears = session.hears(now);
-                hello.ask = word == Word::Ask;
+                hello.ask = word == Some(Word::Ask);
                 hello.drain = self.origin.drain;
                 hello.hurry = hurry;
                 hello.origins.extend(self.own.origins().map(|(slot, origin)| (Side::Sender, slot, origin)));
@@ -361,10 +369,23 @@ impl Paths {
                 hello.registers.push((*hash, register));
                 hello.digest = self.digest;
                 let to = Neighbour::Remote { cluster: peer.name.clone(), slot };
-                self.outputs.push_back(Output::Send { to, bytes: hello.encode() });
+                let lengths = session.heard_lengths();
+                if word.is_some() {
+                    hello.lengths = Some(lengths);
+                    self.outputs.push_back(Output::Send { to: to.clone(), bytes: hello.encode() });
+                }
+                for question in questions {
+                    hello.lengths = Some(Lengths { question, ..lengths });
+                    self.outputs.push_back(Output::Send { to: to.clone(), bytes: hello.encode_padded() });
+                }
             }
         }
         told
+    }
+
+    fn blank(&self) -> Hello {
+        let sender = self.me.map_or(Sender::Worker(self.node), Sender::Candidate);
+        Hello::new(self.hash, sender, self.epoch, self.holder)
     }
 
     /// Candidates of the own cluster that are suspect.
@@ -437,7 +458,7 @@ impl Paths {
     /// not hear: what it holds is not known, it may have restarted (W3).
     fn overlay_hello(&mut self, tells: bool, hears: bool, digest: Option<u32>, word: Word, now: Instant) -> Hello {
         let worker = self.me.is_none();
-        let mut hello = blank(self.hash, self.me, self.node, self.epoch, self.holder);
+        let mut hello = self.blank();
         hello.hears = hears;
         hello.ask = word == Word::Ask;
         hello.drain = self.origin.drain;
@@ -533,26 +554,6 @@ fn adjust(sessions: &mut Slots<Option<Session>>, slots: SlotSet, rng: &mut Rng, 
         } else if session.is_none() {
             *session = Some(Session::new(now, rng));
         }
-    }
-}
-
-fn blank(cluster: ClusterHash, me: Option<Slot>, node: u32, epoch: Epoch, holder: Option<Slot>) -> Hello {
-    Hello {
-        cluster,
-        sender: me.map_or(Sender::Worker(node), Sender::Candidate),
-        hears: false,
-        ask: false,
-        settled: false,
-        drain: false,
-        hurry: false,
-        epoch,
-        holder,
-        origins: Vec::with_capacity(8),
-        registers: Vec::new(),
-        both: SlotSet::EMPTY,
-        digest: 0,
-        hurried: Vec::new(),
-        report_ms: 0,
     }
 }
 

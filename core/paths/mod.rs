@@ -20,6 +20,8 @@
 //! One rule differs from the specification: F2 drops what comes from the overlay when no session with the other cluster
 //! is up. Here it goes on into the cable that carried last, or F4 would not hold for clusters with one gateway each.
 //!
+//! Hellos in a cable also measure how long its packets may be (`carried`); the choice does not depend on it.
+//!
 //! Of the specification, section 8's *lease mode* for plain peers is not here: what such a peer announces is decided
 //! where announcements are read, and a register always wins over it.
 //!
@@ -29,10 +31,12 @@
 //! | `machine` | [`Paths`]: hellos in and out, the own beat, reports |
 //! | `peer` | one peer cluster: rules E, T4 and F |
 //! | `session` | one session: up, suspect, what is due (rules T3, T5, T6) |
+//! | `carried` | how long the packets are that a cable carries |
 //! | `grades` | origins of one cluster and the grades that follow |
 //! | `register`, `wire`, `timing` | the join, the bytes, the times |
 //! | `rules` | switches for tests |
 
+pub mod carried;
 mod grades;
 mod machine;
 mod membership;
@@ -49,6 +53,7 @@ mod wake;
 mod way;
 pub mod wire;
 
+pub use carried::{Carried, CarriedBySlot};
 pub use machine::Paths;
 pub use slots::SlotSet;
 pub use vocabulary::{Config, Input, Me, Neighbour, Output};

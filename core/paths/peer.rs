@@ -1,6 +1,7 @@
 //! One peer cluster, seen from a node: the register of the pair of clusters, and the rules that change it (E1 to E3),
 //! pace its sessions (T4) and turn it into a way (F1, F2, F4).
 
+use super::carried::CarriedBySlot;
 use super::grades::{Cluster, REACHED, quality};
 use super::register::{Pair, Register};
 use super::rules::Rules;
@@ -157,6 +158,7 @@ impl Peer {
                     session.tell(here.now);
                 }
                 session.tick(HELLO, here.rules.ask, here.quiet_until(), rng, here.now);
+                session.measure(here.now);
             }
         }
         self.way = self.find_way(here, own);
@@ -292,7 +294,16 @@ impl Peer {
             Some((local, _)) => Exit::Overlay(local),
         };
         let from_overlay = here.me.and_then(|me| self.find_from_overlay(me, ends, here, own));
-        Way { choice, out, from_overlay, reach, carries: self.carries(here.now) }
+        Way { choice, out, from_overlay, reach, carries: self.carries(here.now), carried: self.carried() }
+    }
+
+    /// How much its cables carry.
+    fn carried(&self) -> CarriedBySlot {
+        let mut carried = CarriedBySlot::default();
+        for (slot, session) in self.sessions.iter().filter_map(|(slot, session)| Some((slot, session.as_ref()?))) {
+            carried.set(slot, session.carried());
+        }
+        carried
     }
 
     /// Whose cables may carry.
@@ -342,7 +353,7 @@ impl Peer {
     fn find_next(&mut self, here: Here, own: &Cluster, mut wake: Wake) {
         self.cluster.wake(None, &mut wake);
         for session in self.sessions.iter().filter_map(|(_, session)| session.as_ref()) {
-            session.wake_cable(&mut wake);
+            session.wake_cable(here.now, &mut wake);
         }
         if let Some((local, remote)) = self.last_ends() {
             let grown = own.grown(local).filter(|_| here.me != Some(local));

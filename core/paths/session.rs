@@ -1,11 +1,13 @@
 //! One session: two neighbours that exchange hellos.
 
+use super::carried::{Carried, Lengths, Line, Mark, Measurement};
 use super::timing::{
     AGED, ANSWER, ASK, BACK_OFF, BACK_OFF_AFTER, BURST, BURST_AT_ONCE, BURST_HELLOS, DOWN, FRESH, HELLO,
     JITTER_PERCENT, SLOW, STAND_IN, SUSPECT,
 };
 use super::wake::{Reason, Wake};
 use crate::base::{Instant, Rng};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// How often a session speaks.
@@ -54,11 +56,15 @@ pub(super) struct Session {
     pub(super) digest: Option<u32>,
     /// How often the other end speaks (a worker of many: less than every HELLO).
     period: Duration,
+    /// Of a session in a cable: how long its packets may be.
+    measurement: Measurement,
 }
 
 impl Session {
     /// A new session, fast, whose first hello is due within HELLO.
     pub(super) fn new(now: Instant, rng: &mut Rng) -> Self {
+        let wait = rng.duration(Duration::from_nanos(1), HELLO);
+        let [.., high, low] = wait.subsec_nanos().to_be_bytes();
         Self {
             made: now,
             heard: None,
@@ -66,7 +72,7 @@ impl Session {
             up_at: None,
             pace: Pace::Fast(now),
             backs_off: false,
-            due: now + rng.duration(Duration::from_nanos(1), HELLO),
+            due: now + wait,
             asked: None,
             answered: None,
             answer_at: None,
@@ -74,6 +80,7 @@ impl Session {
             word: None,
             digest: None,
             period: HELLO,
+            measurement: Measurement::new(u16::from_be_bytes([high, low]), now),
         }
     }
 
@@ -109,9 +116,47 @@ impl Session {
             self.due = self.due.min(now + HELLO);
         }
         if ask {
-            let at = self.answered.map_or(now, |last| now.max(last + ANSWER));
-            self.answer_at = Some(self.answer_at.map_or(at, |before| before.min(at)));
+            self.answer(now);
         }
+    }
+
+    fn answer(&mut self, now: Instant) {
+        let at = self.answered.map_or(now, |last| now.max(last + ANSWER));
+        self.answer_at = Some(self.answer_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// What a hello says of lengths. A question is answered at once.
+    pub(super) fn hear_lengths(&mut self, lengths: Lengths, now: Instant) {
+        if self.measurement.hear(lengths) {
+            self.answer(now);
+        }
+    }
+
+    /// What to say of the other end's questions.
+    pub(super) const fn heard_lengths(&self) -> Lengths {
+        Lengths { question: Mark::NONE, heard: self.measurement.heard() }
+    }
+
+    /// What it carries.
+    pub(super) const fn carried(&self) -> Carried {
+        self.measurement.carried()
+    }
+
+    fn line(&self, now: Instant) -> Line {
+        let (is_up, is_fast) = (self.is_up(now), self.is_fast());
+        Line { is_up, is_sure: is_up && !(is_fast && self.is_suspect(now)), is_fast }
+    }
+
+    /// Asks for lengths, if that is due. A slow session is kept awake for as long as there is something to ask.
+    pub(super) fn measure(&mut self, now: Instant) {
+        if self.measurement.tick(self.line(now), now) && !self.is_fast() {
+            self.say(Word::Ask);
+        }
+    }
+
+    /// Questions to be sent in this step.
+    pub(super) fn take_questions(&mut self) -> Vec<Mark> {
+        self.measurement.take_asks()
     }
 
     /// "I hear you."
@@ -278,7 +323,7 @@ impl Session {
     }
 
     /// The deadlines of a session in a cable.
-    pub(super) fn wake_cable(&self, wake: &mut Wake) {
+    pub(super) fn wake_cable(&self, now: Instant, wake: &mut Wake) {
         self.wake(wake);
         if let Some(heard) = self.heard {
             wake.at(heard + FRESH, Reason::Silent);
@@ -290,5 +335,6 @@ impl Session {
         if let Pace::Fast(since) = self.pace {
             wake.at(since + DOWN, Reason::Silent);
         }
+        self.measurement.wake(self.line(now), wake);
     }
 }

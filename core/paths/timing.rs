@@ -64,3 +64,12 @@ pub const STAND_IN: Duration = ms(35_000);
 pub const AGED: Duration = ms(11_500);
 /// Between two reports of datagrams that were no use.
 pub const IGNORED: Duration = ms(1_000);
+/// Between two questions whether a fast session still carries what it did: what carries less is a black hole for so long.
+pub const CONFIRM: Duration = ms(5_000);
+/// The same of a slow session.
+pub const CONFIRM_SLOW: Duration = ms(60_000);
+/// Between two questions whether more carries, where not all does that the link takes (RFC 8899 5.1.1: 600 s, to spare
+/// phones).
+pub const RAISE: Duration = ms(60_000);
+/// Between two tries of a round.
+pub const AGAIN: Duration = ms(60);

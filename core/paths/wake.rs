@@ -23,6 +23,8 @@ pub enum Reason {
     Claim,
     /// A session may turn slow.
     Calm,
+    /// It is to be asked how long packets may be, or the answer is overdue.
+    Length,
 }
 
 /// Collects the earliest deadline after `now`. A deadline of the past has had its effect in this very step.

@@ -1,5 +1,6 @@
 //! What the protocol decides for one node: where its packets for each cluster go (rules F1 to F4).
 
+use super::carried::CarriedBySlot;
 use super::slots::SlotSet;
 use crate::base::Slot;
 use crate::model::Reach;
@@ -20,12 +21,20 @@ pub struct Way {
     pub reach: Reach,
     /// Candidates: those over there whose cables are known to carry in both directions, as far as rule F2 asks.
     pub carries: SlotSet,
+    /// Candidates: how long the packets are that those cables carry.
+    pub carried: CarriedBySlot,
 }
 
 impl Way {
     /// Nothing is known.
-    pub(super) const UNKNOWN: Self =
-        Self { choice: None, out: Exit::Nowhere, from_overlay: None, reach: Reach::Unknown, carries: SlotSet::EMPTY };
+    pub const UNKNOWN: Self = Self {
+        choice: None,
+        out: Exit::Nowhere,
+        from_overlay: None,
+        reach: Reach::Unknown,
+        carries: SlotSet::EMPTY,
+        carried: CarriedBySlot::UNKNOWN,
+    };
 }
 
 /// A chosen pair of candidates.

@@ -11,9 +11,11 @@
 //! | digest of the sender's whole table | 4 |
 //! | count, then clusters whose sessions are in a hurry (overlay only; in a cable the flag says it) | 1, then 4 |
 //! | milliseconds between the receiver's reports (candidate to worker) | 2 |
+//! | since minor 1: round and length of a question, round and longest length heard (in a cable) | 2, 2, 2, 2 |
 //!
-//! What follows is skipped: a later minor version may add fields. A field's meaning never changes within a major one.
+//! What follows is skipped: a later minor version may add fields, and a question is padded with zeros. A field's meaning never changes within a major one.
 
+use super::carried::{HEADERS, Lengths, Mark};
 use super::register::{PairSet, Register};
 use super::slots::SlotSet;
 use crate::base::hash::fnv1a;
@@ -23,7 +25,9 @@ use alloc::vec::Vec;
 const MAGIC: u16 = 0x7462;
 /// Sessions exist only between nodes of one major version.
 pub const MAJOR: u8 = 1;
-const MINOR: u8 = 0;
+const MINOR: u8 = 1;
+/// Since when hellos say something of lengths.
+const MINOR_OF_LENGTHS: u8 = 1;
 /// Registers in one hello: with all else it stays below the 1,280 bytes every IPv6 link carries.
 pub const REGISTERS_MAX: usize = 90;
 
@@ -128,6 +132,8 @@ pub struct Hello {
     pub hurried: Vec<ClusterHash>,
     /// Candidate to worker: milliseconds between reports.
     pub report_ms: u16,
+    /// In a cable: how long packets may be. None: the sender knows nothing of that.
+    pub lengths: Option<Lengths>,
 }
 
 /// Why bytes are no hello for us.
@@ -166,17 +172,40 @@ pub enum WireError {
 }
 
 impl Hello {
+    /// One that says nothing but who sends it, and who announces there.
+    #[must_use]
+    pub const fn new(cluster: ClusterHash, sender: Sender, epoch: Epoch, holder: Option<Slot>) -> Self {
+        Self {
+            cluster,
+            sender,
+            hears: false,
+            ask: false,
+            settled: false,
+            drain: false,
+            hurry: false,
+            epoch,
+            holder,
+            origins: Vec::new(),
+            registers: Vec::new(),
+            both: SlotSet::EMPTY,
+            digest: 0,
+            hurried: Vec::new(),
+            report_ms: 0,
+            lengths: None,
+        }
+    }
+
     /// The bytes to send.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let length = 34 + 8 * self.origins.len() + 12 * self.registers.len() + 4 * self.hurried.len();
+        let length = 42 + 8 * self.origins.len() + 12 * self.registers.len() + 4 * self.hurried.len();
         let mut out = Vec::with_capacity(length);
         let (kind, id) = match self.sender {
             Sender::Candidate(slot) => (KIND_CANDIDATE, u32::from(slot.get())),
             Sender::Worker(id) => (KIND_WORKER, id),
         };
         out.extend(MAGIC.to_be_bytes());
-        out.extend([MAJOR, MINOR, kind, self.flags()]);
+        out.extend([MAJOR, if self.lengths.is_some() { MINOR } else { 0 }, kind, self.flags()]);
         out.extend(self.cluster.0.to_be_bytes());
         out.extend(id.to_be_bytes());
         out.extend(self.epoch.0.to_be_bytes());
@@ -200,7 +229,21 @@ impl Hello {
         out.extend(self.digest.to_be_bytes());
         counted(&mut out, &self.hurried, |out, cluster| out.extend(cluster.0.to_be_bytes()));
         out.extend(self.report_ms.to_be_bytes());
+        for mark in self.lengths.iter().flat_map(|lengths| [lengths.question, lengths.heard]) {
+            out.extend(mark.round.to_be_bytes());
+            out.extend(mark.length.to_be_bytes());
+        }
         out
+    }
+
+    /// The same, as long as its question says: what it asks is whether such a packet is heard.
+    #[must_use]
+    pub fn encode_padded(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        let length = self.lengths.map_or(0, |lengths| lengths.question.length);
+        let length = usize::from(length.saturating_sub(HEADERS)).max(bytes.len());
+        bytes.resize(length, 0);
+        bytes
     }
 
     fn flags(&self) -> u8 {
@@ -221,7 +264,7 @@ impl Hello {
         if magic != MAGIC {
             return Err(WireError::Magic { found: magic });
         }
-        let [major, _minor, kind, flags] = input.take()?;
+        let [major, minor, kind, flags] = input.take()?;
         if major != MAJOR {
             return Err(WireError::Major { found: major });
         }
@@ -250,6 +293,7 @@ impl Hello {
             digest: input.u32()?,
             hurried: input.counted(|input| Ok(ClusterHash(input.u32()?)))?,
             report_ms: u16::from_be_bytes(input.take()?),
+            lengths: if minor >= MINOR_OF_LENGTHS { Some(input.lengths()?) } else { None },
         })
     }
 }
@@ -290,6 +334,17 @@ impl Reader<'_> {
     fn counted<T>(&mut self, read: impl Fn(&mut Self) -> Result<T, WireError>) -> Result<Vec<T>, WireError> {
         let [count] = self.take()?;
         (0..count).map(|_| read(self)).collect()
+    }
+
+    fn mark(&mut self) -> Result<Mark, WireError> {
+        Ok(Mark { round: u16::from_be_bytes(self.take()?), length: u16::from_be_bytes(self.take()?) })
+    }
+
+    /// A question that is not as long as it says was cut on the way, and proves nothing.
+    fn lengths(&mut self) -> Result<Lengths, WireError> {
+        let (question, heard) = (self.mark()?, self.mark()?);
+        let is_whole = usize::from(question.length) == self.length + usize::from(HEADERS);
+        Ok(Lengths { question: if is_whole { question } else { Mark::default() }, heard })
     }
 
     fn origin(&mut self) -> Result<(Side, Slot, Origin), WireError> {
@@ -349,8 +404,10 @@ mod tests {
         let sender = prop_oneof![slots().prop_map(Sender::Candidate), any::<u32>().prop_map(Sender::Worker)];
         let head = (any::<u32>(), sender, any::<[bool; 5]>(), any::<u64>(), proptest::option::of(slots()));
         let lists = (many(origins(), 0..9), many(registers(), 0..5), many(any::<u32>(), 0..4));
-        (head, lists, 0u8..16, any::<u32>(), any::<u16>()).prop_map(
-            |((cluster, sender, flags, epoch, holder), (origins, registers, hurried), both, digest, report_ms)| {
+        let tail = (any::<u16>(), proptest::option::of(any::<(u16, u16)>()));
+        (head, lists, 0u8..16, any::<u32>(), tail).prop_map(
+            |((cluster, sender, flags, epoch, holder), (origins, registers, hurried), both, digest, tail)| {
+                let (report_ms, lengths) = tail;
                 let [hears, ask, settled, drain, hurry] = flags;
                 Hello {
                     cluster: ClusterHash(cluster),
@@ -368,6 +425,8 @@ mod tests {
                     digest,
                     hurried: hurried.into_iter().map(ClusterHash).collect(),
                     report_ms,
+                    lengths: lengths
+                        .map(|(round, length)| Lengths { heard: Mark { round, length }, ..Lengths::default() }),
                 }
             },
         )
@@ -384,6 +443,22 @@ mod tests {
             let mut bytes = hello.encode();
             bytes.extend(tail);
             prop_assert_eq!(Hello::decode(&bytes), Ok(hello));
+        }
+
+        #[test]
+        fn a_question_is_as_long_as_it_says_and_one_that_was_cut_asks_nothing(
+            hello in hellos(), round: u16, length in 576u16..1421, cut in 1usize..200
+        ) {
+            let question = Mark { round, length };
+            let heard = hello.lengths.unwrap_or_default().heard;
+            let asks = Hello { lengths: Some(Lengths { question, heard }), ..hello };
+            let bytes = asks.encode_padded();
+            prop_assert_eq!(bytes.len(), usize::from(length - HEADERS));
+            prop_assert_eq!(Hello::decode(&bytes), Ok(asks.clone()));
+            let cut = (bytes.len() - cut).max(asks.encode().len());
+            let silent = Hello { lengths: Some(Lengths { question: Mark::default(), heard }), ..asks };
+            prop_assume!(cut < bytes.len());
+            prop_assert_eq!(Hello::decode(&bytes[..cut]), Ok(silent));
         }
 
         #[test]
@@ -428,21 +503,10 @@ mod tests {
     fn a_full_hello_fits_the_smallest_ipv6_link() {
         let slot = Slot::all()[0];
         let hello = Hello {
-            cluster: ClusterHash(1),
-            sender: Sender::Candidate(slot),
-            hears: true,
-            ask: false,
-            settled: false,
-            drain: false,
-            hurry: false,
-            epoch: Epoch(1),
-            holder: None,
             origins: vec![(Side::Sender, slot, Origin::default()); 4],
             registers: vec![(ClusterHash(2), Register::default()); REGISTERS_MAX],
-            both: SlotSet::EMPTY,
-            digest: 0,
-            hurried: vec![],
-            report_ms: 100,
+            lengths: Some(Lengths::default()),
+            ..Hello::new(ClusterHash(1), Sender::Candidate(slot), Epoch(1), None)
         };
         assert!(hello.encode().len() + 48 <= 1280, "{} bytes", hello.encode().len());
     }

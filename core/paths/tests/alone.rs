@@ -42,23 +42,7 @@ fn plain(from: &Neighbour) -> Hello {
         Neighbour::Own { slot } => (own, Sender::Candidate(*slot)),
         Neighbour::Worker { node } => (own, Sender::Worker(worker_hash(node))),
     };
-    Hello {
-        cluster,
-        sender,
-        hears: true,
-        ask: false,
-        settled: true,
-        drain: false,
-        hurry: false,
-        epoch: Epoch(0),
-        holder: None,
-        origins: vec![],
-        registers: vec![],
-        both: SlotSet::EMPTY,
-        digest: 0,
-        hurried: vec![],
-        report_ms: 0,
-    }
+    Hello { hears: true, settled: true, ..Hello::new(cluster, sender, Epoch(0), None) }
 }
 
 fn hear(machine: &mut Paths, from: Neighbour, hello: &Hello, now: Instant) -> Vec<Output> {

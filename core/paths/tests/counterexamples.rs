@@ -206,9 +206,9 @@ fn row_11_a_restarted_worker_does_not_complain_of_whom_it_has_not_heard_yet() {
         moves(world, |world| world.restart("aw1", away))
     };
     for clusters in [[(3, 1), (1, 1)], [(3, 2), (1, 1)]] {
-        assert_eq!(faults(Rules::ALL, &clusters, 5, 40, script), 0);
-        let without = faults(Rules { settle: false, ..Rules::ALL }, &clusters, 5, 40, script);
-        assert!(without >= 1, "moved in {without} of 5, {clusters:?}");
+        assert_eq!(faults(Rules::ALL, &clusters, 12, 40, script), 0);
+        let without = faults(Rules { settle: false, ..Rules::ALL }, &clusters, 12, 40, script);
+        assert!(without >= 1, "moved in {without} of 12, {clusters:?}");
     }
 }
 
@@ -220,9 +220,9 @@ fn a_worker_whose_overlay_comes_back_complains_no_sooner_than_a_restarted_one() 
         moves(world, World::heal_all)
     };
     for clusters in [[(3, 1), (1, 1)], [(3, 2), (1, 1)]] {
-        assert_eq!(faults(Rules::ALL, &clusters, 5, 40, script), 0);
-        let without = faults(Rules { settle: false, ..Rules::ALL }, &clusters, 5, 40, script);
-        assert!(without >= 1, "moved in {without} of 5, {clusters:?}");
+        assert_eq!(faults(Rules::ALL, &clusters, 12, 40, script), 0);
+        let without = faults(Rules { settle: false, ..Rules::ALL }, &clusters, 12, 40, script);
+        assert!(without >= 1, "moved in {without} of 12, {clusters:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::base::laws::{Proof, Subject, prove};
 use crate::base::{Epoch, Instant, Rng, Slot};
+use crate::paths::carried::{Lengths, Mark};
 use crate::paths::register::{PairSet, Register};
 use crate::paths::tests::long;
 use crate::paths::tests::world::{cluster_id, node_name};
@@ -36,7 +37,7 @@ impl Neighbours {
         Self { all, beat: 0 }
     }
 
-    fn hello(&mut self, from: &Neighbour, rng: &mut Rng) -> Vec<u8> {
+    fn hello(&mut self, from: &Neighbour, heard: Mark, rng: &mut Rng) -> Vec<u8> {
         let own = ClusterHash::of(&cluster_id(0));
         let (cluster, sender) = match from {
             Neighbour::Remote { cluster, slot } => (ClusterHash::of(cluster), Sender::Candidate(*slot)),
@@ -78,8 +79,12 @@ impl Neighbours {
             digest: u32::try_from(rng.below(2)).unwrap(),
             hurried: if rng.chance(50_000) { vec![ClusterHash::of(&cluster_id(1))] } else { vec![] },
             report_ms: 100,
+            lengths: rng.chance(900_000).then(|| {
+                let length = if rng.chance(100_000) { 576 + u16::try_from(rng.below(845)).unwrap() } else { 0 };
+                Lengths { question: Mark { round: u16::try_from(rng.below(3)).unwrap(), length }, heard }
+            }),
         };
-        hello.encode()
+        hello.encode_padded()
     }
 
     fn happening(&mut self, rng: &mut Rng) -> Input {
@@ -97,18 +102,21 @@ impl Neighbours {
             }
             _ => {
                 let from = self.all[rng.below(self.all.len() as u64) as usize].clone();
-                let bytes = self.hello(&from, rng);
+                let bytes = self.hello(&from, Mark::default(), rng);
                 Input::Hello { from, bytes }
             }
         }
     }
 
     fn answer(&mut self, output: &Output, rng: &mut Rng) -> Vec<(Duration, Input)> {
-        let Output::Send { to, .. } = output else { return vec![] };
+        let Output::Send { to, bytes } = output else { return vec![] };
         if rng.chance(600_000) {
             return vec![];
         }
-        let bytes = self.hello(to, rng);
+        let question = Hello::decode(bytes).unwrap().lengths.map_or(Mark::default(), |lengths| lengths.question);
+        // Long ones get lost.
+        let heard = if question.length < 1_300 || rng.chance(100_000) { question } else { Mark::default() };
+        let bytes = self.hello(to, heard, rng);
         vec![(Duration::from_millis(rng.below(80)), Input::Hello { from: to.clone(), bytes })]
     }
 }

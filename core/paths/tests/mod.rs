@@ -9,6 +9,7 @@
 //! | `examples` | the worked examples of `spec/failover.md` 7, and what follows for routes |
 //! | `counterexamples` | those of section 12, each with its rule switched off too |
 //! | `bounds` | how long it takes until all agree again |
+//! | `lengths` | how long packets may be is found out, and followed |
 //! | `links` | small worlds in any state of their links |
 //! | `schedules` | random faults against the guarantees |
 //!
@@ -20,6 +21,7 @@ mod counterexamples;
 mod examples;
 mod judge;
 mod laws;
+mod lengths;
 mod links;
 mod schedules;
 mod world;

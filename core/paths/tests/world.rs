@@ -99,6 +99,8 @@ pub(super) struct World {
     shape: Shape,
     nodes: Vec<Node>,
     cuts: BTreeSet<(Id, Id)>,
+    /// The longest packets that pass from one to the other in a cable.
+    narrow: BTreeMap<(Id, Id), u16>,
     queue: BTreeMap<(u64, u64), Event>,
     sent: u64,
     now: u64,
@@ -146,6 +148,7 @@ impl World {
             shape,
             nodes,
             cuts: BTreeSet::new(),
+            narrow: BTreeMap::new(),
             queue: BTreeMap::new(),
             sent: 0,
             now: 0,
@@ -307,7 +310,8 @@ impl World {
         let to = self.nodes[from.0].neighbours[to];
         let lost = self.rng.below(100) < self.shape.loss_percent;
         let delay = self.rng.below(self.shape.latency_ms * MS + 1);
-        if !lost && self.works(from, to) {
+        let too_long = self.narrow.get(&(from, to)).is_some_and(|most| bytes.len() + 48 > usize::from(*most));
+        if !lost && !too_long && self.works(from, to) {
             self.push(self.now + delay, Event::Deliver { to, from, bytes });
         }
     }
@@ -410,6 +414,12 @@ impl World {
     pub(super) fn cut_ids(&mut self, from: Id, to: Id) {
         self.trace(|world| format!("cut from {} to {}", world.name(from), world.name(to)));
         self.cuts.insert((from, to));
+    }
+
+    /// From now on packets that are longer than this do not pass from one to the other.
+    pub(super) fn narrow(&mut self, from: &str, to: &str, longest: u16) {
+        let (from, to) = (self.id(from), self.id(to));
+        self.narrow.insert((from, to), longest);
     }
 
     pub(super) fn heal_ids(&mut self, from: Id, to: Id) {

@@ -95,7 +95,7 @@ pub(super) fn lost_before<'a>(index: &'a Index, own: &crate::base::NodeName) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths::{Exit, SlotSet};
+    use crate::paths::Way;
 
     fn at(secs: u64) -> Instant {
         Instant::from_origin(Duration::from_secs(secs))
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn ways(reach: Reach) -> BTreeMap<ClusterId, Way> {
-        let way = Way { choice: None, out: Exit::Nowhere, from_overlay: None, reach, carries: SlotSet::EMPTY };
+        let way = Way { reach, ..Way::UNKNOWN };
         [(east(), way)].into()
     }
 

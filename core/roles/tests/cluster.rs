@@ -9,7 +9,6 @@ use crate::model::{
 };
 use crate::nat::NAT_PORT;
 use crate::nat::wire::{Message, Response};
-use crate::paths::SlotSet;
 use crate::paths::register::{PairSet, Register};
 use crate::paths::wire::{ClusterHash, Hello, Origin, Sender, Side};
 use crate::roles::addresses::probe_address;
@@ -246,21 +245,11 @@ pub fn hello(from: &str, beat: u32, other: &str) -> Vec<u8> {
     let the_pair_of_first_candidates = PairSet::from_bits(1);
     let register = Register { version: 3, claims: the_pair_of_first_candidates, revoked: PairSet::default() };
     let hello = Hello {
-        cluster: ClusterHash::of(&cluster(from)),
-        sender: Sender::Candidate(slot(1)),
         hears: true,
-        ask: false,
-        settled: false,
-        drain: false,
-        hurry: false,
-        epoch: Epoch(5),
-        holder: Some(slot(1)),
         origins: vec![(Side::Sender, slot(1), Origin { beat, ..Origin::default() })],
         registers: vec![(ClusterHash::of(&cluster(other)), register)],
-        both: SlotSet::EMPTY,
-        digest: 0,
-        hurried: vec![],
         report_ms: 100,
+        ..Hello::new(ClusterHash::of(&cluster(from)), Sender::Candidate(slot(1)), Epoch(5), Some(slot(1)))
     };
     hello.encode()
 }
