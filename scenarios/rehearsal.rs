@@ -224,6 +224,7 @@ pub fn gateway(on: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object
         keys: Vec::new(),
         active: active.map(Epoch),
         reach: reach.iter().map(|(to, reach)| (cluster(to), *reach)).collect(),
+        remarks: BTreeMap::new(),
     })
 }
 

@@ -11,6 +11,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_core::base::{ClusterId, Slot};
 use tombolo_core::model::Kind;
+use tombolo_core::paths::Carried;
+use tombolo_core::paths::carried::LONGEST;
 use tombolo_core::roles::Event;
 
 /// What the columns and words of a timeline mean.
@@ -74,6 +76,9 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
             What::Told(event @ (Event::Refused { .. } | Event::Contested { .. } | Event::Left)) => {
                 ("join", format!("{place} {event}"))
             }
+            What::Told(event @ Event::Carries { carried, .. }) if !carries_all(*carried) => {
+                ("cable", format!("{place}: {event}"))
+            }
             What::Told(event @ Event::Public(Some(_))) => ("nat", format!("{place} {event}")),
             What::Told(event @ Event::Dials { choice, .. }) if choice.nat => ("nat", format!("{place} {event}")),
             What::Table { .. }
@@ -81,6 +86,7 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
             | What::Told(
                 Event::PathChosen { .. }
                 | Event::PathDead { .. }
+                | Event::Carries { .. }
                 | Event::Dials { .. }
                 | Event::Unanswered { .. }
                 | Event::Public(_)
@@ -92,6 +98,10 @@ fn changes(facts: &[Fact], entries: &mut Vec<Entry>) {
         };
         entries.push(Entry { at: *at, kind, text });
     }
+}
+
+fn carries_all(carried: Carried) -> bool {
+    carried.longest().is_none_or(|longest| longest == LONGEST)
 }
 
 /// What tells the story of an announcement or an export.
@@ -161,6 +171,7 @@ fn choice<'a>(fact: &'a Fact, deaths: &mut BTreeMap<(&'a Place, &'a ClusterId, u
         Event::PathDead { cluster, version } => (cluster, *version, None),
         Event::Elected(_)
         | Event::StoodDown { .. }
+        | Event::Carries { .. }
         | Event::Dials { .. }
         | Event::Unanswered { .. }
         | Event::Public(_)

@@ -173,7 +173,8 @@ impl Whereabouts {
                     telling.lives = false;
                 }
             }
-            Event::Dials { .. }
+            Event::Carries { .. }
+            | Event::Dials { .. }
             | Event::Unanswered { .. }
             | Event::Public(_)
             | Event::Refused { .. }

@@ -112,6 +112,8 @@ pub struct Gateway {
     pub active: Option<Epoch>,
     /// What it reaches.
     pub reach: BTreeMap<ClusterId, Reach>,
+    /// What people should know of its connections to them.
+    pub remarks: BTreeMap<ClusterId, String>,
 }
 
 /// What a cluster is (`submariner.io/v1` Cluster).

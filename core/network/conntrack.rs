@@ -288,7 +288,10 @@ impl Conntrack {
             .get(&TranslationId::Service { address, protocol: of, port })
         {
             Some(Translation::Service { backends, .. }) => !backends.contains(&backend),
-            Some(Translation::KeepSource | Translation::Untracked | Translation::Masquerade) | None => true,
+            Some(
+                Translation::KeepSource | Translation::ClampMss | Translation::Untracked | Translation::Masquerade,
+            )
+            | None => true,
         };
         let of_node = move |address: IpAddr| network.addresses.keys().any(|(_, own)| *own == address);
         self.flows.values().filter(move |flow| flow.original.protocol == of).filter_map(move |flow| {

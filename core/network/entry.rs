@@ -192,6 +192,9 @@ fn write_route(f: &mut fmt::Formatter<'_>, RouteId { table, to }: RouteId, route
     if let Some(source) = route.source {
         write!(f, " src {source}")?;
     }
+    if let Some(mtu) = route.mtu {
+        write!(f, " mtu {mtu}")?;
+    }
     if table == Table::MAIN { Ok(()) } else { write!(f, " table {table}") }
 }
 
@@ -201,6 +204,7 @@ fn write_translation(f: &mut fmt::Formatter<'_>, id: &TranslationId, translation
             write!(f, "dnat {protocol} {} to ", SocketAddr::new(*address, *port))?;
         }
         TranslationId::KeepSource { from, to } => write!(f, "snat {from} to {to} keeps its source")?,
+        TranslationId::ClampMss { link } => write!(f, "clamp mss through {link}")?,
         TranslationId::Untracked { from, to } => write!(f, "notrack from {from} to {to}")?,
         TranslationId::Masquerade { from, except } => write!(f, "masquerade {from} except to {except}")?,
     }
@@ -217,7 +221,7 @@ fn write_translation(f: &mut fmt::Formatter<'_>, id: &TranslationId, translation
             }
             f.write_str(if *by_source { " by source" } else { " by flow" })
         }
-        Translation::KeepSource | Translation::Untracked | Translation::Masquerade => Ok(()),
+        Translation::KeepSource | Translation::ClampMss | Translation::Untracked | Translation::Masquerade => Ok(()),
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   filter ◀── link ──▶ rule ──▶ blackhole routes of its table
-//!                ▲        └────▶ notrack
+//!                ▲        └────▶ notrack, clamp
 //!      ┌─────────┼─────────┬──────────┐
 //!   sysctl    address   neighbour   peer
 //!      ▲         ▲         ▲          ▲
 //!      │         └─────────┼──────────┘
-//!   service              route ──▶ keep source, notrack
+//!   service              route ──▶ keep source, notrack, clamp
 //! ```
 //!
 //! So a link of ours never stands without the filter on what comes out of it and the rule that says where that may go;
@@ -50,9 +50,10 @@ pub fn leans_on(entry: &Entry, network: &Network) -> Vec<Item> {
             let routes = network.routes.iter().filter(|(id, _)| id.table == *table).filter(blackhole);
             found.items.extend(routes.map(|(id, _)| Item::Route(*id)));
             found.on_untracked(|from, _| Some(from) == from_link.as_ref());
+            from_link.iter().for_each(|link| found.on(clamp(link)));
         }
         Entry::Route(_, Route { kind: RouteKind::Blackhole, .. }) => {}
-        Entry::Route(RouteId { to, .. }, Route { kind: RouteKind::Out { link, via }, source }) => {
+        Entry::Route(RouteId { to, .. }, Route { kind: RouteKind::Out { link, via }, source, .. }) => {
             found.of_route(*to, link, *via, *source);
         }
     }
@@ -145,16 +146,24 @@ impl<'a> Leanings<'a> {
         self.items.extend(peers.map(|(id, _)| Item::Peer(id.clone())));
         let kept = self.beside_services().filter(|id| match id {
             TranslationId::KeepSource { to: kept, .. } => kept.overlaps(&to),
-            TranslationId::Service { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => false,
+            TranslationId::Service { .. }
+            | TranslationId::ClampMss { .. }
+            | TranslationId::Untracked { .. }
+            | TranslationId::Masquerade { .. } => false,
         });
         self.items.extend(kept.map(|id| Item::Translation(id.clone())));
         self.on_untracked(|_, out| out == link);
+        self.on(clamp(link));
         for key in FORWARDING {
             self.on(Item::Sysctl(key.into()));
         }
         let keys = self.network.sysctls.keys().filter(|key| concerns(key, link));
         self.items.extend(keys.map(|key| Item::Sysctl(key.clone())));
     }
+}
+
+fn clamp(link: &LinkName) -> Item {
+    Item::Translation(TranslationId::ClampMss { link: link.clone() })
 }
 
 /// Whether a kernel parameter is one of this link: `net.ipv4.conf.<link>.rp_filter`.

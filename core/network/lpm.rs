@@ -98,7 +98,7 @@ mod tests {
             let table = Table(2);
             let map: BTreeMap<_, _> = ranges
                 .iter()
-                .map(|(table, to)| (RouteId { table: Table(*table), to: *to }, Route { kind: super::super::RouteKind::Blackhole, source: None }))
+                .map(|(table, to)| (RouteId { table: Table(*table), to: *to }, Route { kind: super::super::RouteKind::Blackhole, source: None, mtu: None }))
                 .collect();
             let mut walked: Vec<_> = map.keys().filter(|id| id.table == table && id.to.contains(address)).collect();
             walked.sort_by_key(|id| core::cmp::Reverse(id.to.prefix_len()));

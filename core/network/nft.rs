@@ -4,6 +4,7 @@
 //!  prerouting   -310  filters        what may come from our links and to our ports
 //!               -300  tracking       transit is not tracked
 //!               -110  destinations   exported services from a cable (runs at -100's point, before kube-proxy's)
+//!  forward      -150  clamp          segments of TCP connections through a cable, by the MTU of the routes both ways
 //!  postrouting    90  sources        the mirror rule; sources that are kept (before any masquerade at 100)
 //! ```
 //!
@@ -75,20 +76,37 @@ impl<'a> Script<'a> {
     fn pairs(&self) -> impl Iterator<Item = (&'a LinkName, &'a LinkName)> {
         self.network.translations.keys().filter_map(|id| match id {
             TranslationId::Untracked { from, to } => Some((from, to)),
-            TranslationId::Service { .. } | TranslationId::KeepSource { .. } | TranslationId::Masquerade { .. } => None,
+            TranslationId::Service { .. }
+            | TranslationId::KeepSource { .. }
+            | TranslationId::ClampMss { .. }
+            | TranslationId::Masquerade { .. } => None,
+        })
+    }
+
+    fn clamped(&self) -> impl Iterator<Item = &'a LinkName> {
+        self.network.translations.keys().filter_map(|id| match id {
+            TranslationId::ClampMss { link } => Some(link),
+            TranslationId::Service { .. }
+            | TranslationId::KeepSource { .. }
+            | TranslationId::Untracked { .. }
+            | TranslationId::Masquerade { .. } => None,
         })
     }
 
     fn kept(&self) -> impl Iterator<Item = (&'a Cidr, &'a Cidr)> {
         self.network.translations.keys().filter_map(|id| match id {
             TranslationId::KeepSource { from, to } => Some((from, to)),
-            TranslationId::Service { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => None,
+            TranslationId::Service { .. }
+            | TranslationId::ClampMss { .. }
+            | TranslationId::Untracked { .. }
+            | TranslationId::Masquerade { .. } => None,
         })
     }
 
     fn is_empty(&self) -> bool {
         let nothing = self.services.is_empty() && self.network.filters.is_empty();
-        nothing && self.pairs().next().is_none() && self.kept().next().is_none()
+        let nothing = nothing && self.pairs().next().is_none() && self.kept().next().is_none();
+        nothing && self.clamped().next().is_none()
     }
 
     fn sets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -210,6 +228,22 @@ impl<'a> Script<'a> {
         writeln!(f, "\t}}")
     }
 
+    /// The kernel takes the lesser MTU of the route that the packet follows and of the one back to its sender, and raises
+    /// nothing.
+    fn clamp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.clamped().next().is_none() {
+            return Ok(());
+        }
+        writeln!(f, "\tchain clamp {{\n\t\ttype filter hook forward priority mangle; policy accept;")?;
+        for link in self.clamped() {
+            for way in ["iifname", "oifname"] {
+                let opens = "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu";
+                writeln!(f, "\t\t{way} \"{link}\" {opens}")?;
+            }
+        }
+        writeln!(f, "\t}}")
+    }
+
     fn sources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cables = self.cable_names().filter(|_| !self.mirrors.is_empty());
         if cables.is_none() && self.kept().next().is_none() {
@@ -248,6 +282,7 @@ impl fmt::Display for Script<'_> {
         self.filters(f)?;
         self.tracking(f)?;
         self.destinations(f)?;
+        self.clamp(f)?;
         self.sources(f)?;
         writeln!(f, "}}")
     }

@@ -68,6 +68,8 @@ pub struct Packet {
     pub ttl: u8,
     /// Bytes of the inner IP packet.
     pub length: u16,
+    /// Of a SYN or SYN-ACK: the longest segment that its sender wants to get.
+    pub mss: Option<u16>,
     /// The outer header, while it travels inside the overlay or a cable.
     pub outer: Option<Encapsulation>,
 }

@@ -129,6 +129,9 @@ pub struct Route {
     pub kind: RouteKind,
     /// Source for what the host itself sends, ICMP errors too.
     pub source: Option<IpAddr>,
+    /// Bytes of the longest packet that this way takes, where that is less than what the link takes. Who sends a longer one is
+    /// told so.
+    pub mtu: Option<u16>,
 }
 
 /// A policy rule: packets that match look in `table`; if that has no route, the next rule is asked.
@@ -160,6 +163,12 @@ pub enum TranslationId {
         /// Destination range.
         to: Cidr,
     },
+    /// TCP connections through this link open with segments that the ways of both their directions take: the option of SYN
+    /// and SYN-ACK is lowered to the least MTU of the routes there and back (B28).
+    ClampMss {
+        /// The link, in or out.
+        link: LinkName,
+    },
     /// Transit from one of our links to another is not tracked, unless it is for a translated service.
     Untracked {
         /// In.
@@ -189,6 +198,8 @@ pub enum Translation {
     },
     /// See [`TranslationId::KeepSource`].
     KeepSource,
+    /// See [`TranslationId::ClampMss`].
+    ClampMss,
     /// See [`TranslationId::Untracked`].
     Untracked,
     /// See [`TranslationId::Masquerade`].
@@ -291,6 +302,8 @@ pub struct Wanted {
     pub adopting: bool,
     /// Items about which nothing is known yet: what is there under the same identity stays as it is.
     pub undecided: BTreeSet<Item>,
+    /// Routes of which nobody knows yet how long their packets may be: what is there and leads the same way keeps its MTU.
+    pub unmeasured: BTreeSet<RouteId>,
     /// Peers that may be right where they are dialled now.
     pub stays: BTreeMap<PeerId, Stay>,
 }
@@ -308,12 +321,19 @@ impl Wanted {
     /// What should be where `observed` is.
     #[must_use]
     pub fn target(&self, observed: &Network) -> Cow<'_, Network> {
-        if !self.adopting && self.undecided.is_empty() && self.stays.is_empty() {
+        if !self.adopting && self.undecided.is_empty() && self.unmeasured.is_empty() && self.stays.is_empty() {
             return Cow::Borrowed(&self.network);
         }
         let wanted = self.network.clone();
         let mut target = if self.adopting { wanted.over(observed) } else { wanted };
         self.undecided.iter().filter_map(|item| observed.entry(item)).for_each(|entry| target.put(entry));
+        for id in &self.unmeasured {
+            let there =
+                observed.routes.get(id).filter(|there| target.routes.get(id).is_some_and(|r| r.kind == there.kind));
+            if let Some((route, there)) = target.routes.get_mut(id).zip(there) {
+                route.mtu = there.mtu;
+            }
+        }
         for (id, stay) in &self.stays {
             let there = observed.peers.get(id).map(|peer| peer.endpoint);
             let there = there.filter(|there| *stay == Stay::Anywhere || *stay == Stay::At(*there));

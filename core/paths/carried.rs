@@ -22,6 +22,7 @@ use crate::base::{Instant, Slot};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// What a cable's link takes: an IPv6 packet with what WireGuard puts around it is 1500 bytes long.
@@ -30,6 +31,9 @@ pub const LONGEST: u16 = 1420;
 pub const LEAST: u16 = 576;
 /// Bytes of IPv6 and UDP around a hello in a cable.
 pub const HEADERS: u16 = 48;
+
+/// What every link of IPv6 takes (RFC 8200 5).
+const IPV6_LEAST: u16 = 1280;
 
 /// Lengths that one round asks about at most.
 const FAN: u16 = 8;
@@ -93,6 +97,22 @@ impl Carried {
     }
 }
 
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("packets of a length that is not known"),
+            Self::UpTo(length) if *length < IPV6_LEAST => {
+                write!(
+                    f,
+                    "packets of {length} bytes, less than IPv6 asks of a link: only its TCP is sure to get through"
+                )
+            }
+            Self::UpTo(length) => write!(f, "packets of {length} bytes"),
+            Self::Nothing => write!(f, "hellos, but not packets of {LEAST} bytes: the clamp is not effective"),
+        }
+    }
+}
+
 /// What the cables to the candidates of one cluster carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CarriedBySlot([Carried; Slot::COUNT as usize]);
@@ -107,7 +127,7 @@ impl CarriedBySlot {
         self.0[slot.get() as usize - 1]
     }
 
-    pub(super) const fn set(&mut self, slot: Slot, carried: Carried) {
+    pub(crate) const fn set(&mut self, slot: Slot, carried: Carried) {
         self.0[slot.get() as usize - 1] = carried;
     }
 }

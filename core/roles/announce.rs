@@ -100,6 +100,7 @@ mod tests {
             keys: vec![],
             active: None,
             reach: BTreeMap::new(),
+            remarks: BTreeMap::new(),
         }
     }
 

@@ -340,7 +340,7 @@ impl Gateway {
         }
         let lost_before = reach::lost_before(&self.index, &self.node.config().node);
         let reach = self.reached.tell(self.node.ways(), &lost_before, now);
-        let card = Object::from(Card { reach, ..self.card() });
+        let card = Object::from(Card { reach, remarks: reach::remarks(self.node.ways()), ..self.card() });
         self.writer.want(Api::Local, &card.key(), Some(&card), &self.index);
     }
 
@@ -354,6 +354,7 @@ impl Gateway {
             keys: self.keys.clone(),
             active: self.term,
             reach: BTreeMap::new(),
+            remarks: BTreeMap::new(),
         }
     }
 

@@ -21,7 +21,8 @@ use crate::network::{
     Allowance, AllowanceId, Item, Link, LinkKind, LinkName, Neighbour, Peer, PeerId, Route, RouteId, RouteKind, Rule,
     Stay, Table, Translation, TranslationId, Wanted, slots,
 };
-use crate::paths::{Exit, Way};
+use crate::paths::carried::LONGEST;
+use crate::paths::{Carried, Exit, Way};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -30,9 +31,6 @@ use core::net::IpAddr;
 
 /// Bytes that a VXLAN header over IPv4 takes from an MTU of 1500.
 const OVERLAY_MTU: u16 = 1450;
-/// As WireGuard's own tools choose for a path of 1500.
-const CABLE_MTU: u16 = 1420;
-
 /// A candidate's own side of its cables.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct OwnCandidate<'a> {
@@ -142,7 +140,25 @@ impl Build<'_> {
     fn route(&mut self, table: Table, to: Cidr, kind: RouteKind, source: Option<IpAddr>, because: &str) {
         let id = RouteId { table, to };
         self.why(Item::Route(id), because);
-        self.wanted.network.routes.insert(id, Route { kind, source });
+        self.wanted.network.routes.insert(id, Route { kind, source, mtu: None });
+    }
+
+    /// A route into a cable, for packets as long as it carries.
+    fn route_into_cable(&mut self, table: Table, to: Cidr, (cluster, rank): (&ClusterId, Slot), because: &str) {
+        let known = self.known;
+        let kind = RouteKind::Out { link: cable_link(rank), via: self.beyond(cluster, rank) };
+        let carried = known.ways.get(cluster).map_or(Carried::Unknown, |way| way.carried.get(rank));
+        let mtu = carried.longest().filter(|mtu| *mtu < LONGEST);
+        let because =
+            mtu.map_or_else(|| because.to_string(), |mtu| format!("{because}; its cable carries {mtu} bytes"));
+        self.route(table, to, kind, known.candidate.as_ref().map(|own| own.address), &because);
+        let id = RouteId { table, to };
+        if let Some(route) = self.wanted.network.routes.get_mut(&id) {
+            route.mtu = mtu;
+        }
+        if carried == Carried::Unknown {
+            self.wanted.unmeasured.insert(id);
+        }
     }
 
     fn translation(&mut self, id: TranslationId, translation: Translation, because: &str) {
@@ -211,7 +227,7 @@ impl Build<'_> {
             let link = cable_link(rank);
             let port = CABLE_PORT_BASE + u16::from(rank.get());
             let kind = LinkKind::Cable { driver: known.driver, rank, port, key: *key };
-            self.link(link.clone(), kind, CABLE_MTU, &format!("other clusters have candidates of rank {rank}"));
+            self.link(link.clone(), kind, LONGEST, &format!("other clusters have candidates of rank {rank}"));
             self.address(&link, probe, 128, "hellos of other clusters come to it");
             let mut from = self.all_remote_ranges();
             for candidate in known.remote.values().filter_map(|c| c.by_slot.get(&rank)) {
@@ -295,7 +311,7 @@ impl Build<'_> {
                 self.route_from_overlay(cluster, range);
             }
         }
-        self.untracked();
+        self.through_cables();
     }
 
     fn keep_source(&mut self, range: Cidr) {
@@ -315,10 +331,8 @@ impl Build<'_> {
             Exit::Cable(rank) => {
                 let link = cable_link(rank);
                 if self.wanted.network.links.contains_key(&link) {
-                    let source = known.candidate.as_ref().map(|own| own.address);
                     let because = format!("{cluster} is reached through its candidate {rank}");
-                    let kind = RouteKind::Out { link, via: self.beyond(cluster, rank) };
-                    self.route(TABLE_OUT, range, kind, source, &because);
+                    self.route_into_cable(TABLE_OUT, range, (cluster, rank), &because);
                 }
             }
             Exit::Overlay(slot) => {
@@ -347,21 +361,16 @@ impl Build<'_> {
 
     fn route_from_overlay(&mut self, cluster: &ClusterId, range: Cidr) {
         let rank = self.known.ways.get(cluster).and_then(|way| way.from_overlay);
-        let link = rank.map(cable_link).filter(|link| self.wanted.network.links.contains_key(link));
-        let (kind, because) = match (link, rank) {
-            (Some(link), Some(rank)) => (
-                RouteKind::Out { link, via: self.beyond(cluster, rank) },
-                format!("what nodes send here for {cluster} goes to its candidate {rank}"),
-            ),
-            (_, _) => {
-                (RouteKind::Blackhole, format!("what comes from the overlay for {cluster} may leave by a cable only"))
-            }
-        };
-        let source = self.known.candidate.as_ref().filter(|_| kind != RouteKind::Blackhole).map(|own| own.address);
-        self.route(TABLE_FROM_OVERLAY, range, kind, source, &because);
+        if let Some(rank) = rank.filter(|rank| self.wanted.network.links.contains_key(&cable_link(*rank))) {
+            let because = format!("what nodes send here for {cluster} goes to its candidate {rank}");
+            self.route_into_cable(TABLE_FROM_OVERLAY, range, (cluster, rank), &because);
+        } else {
+            let because = format!("what comes from the overlay for {cluster} may leave by a cable only");
+            self.route(TABLE_FROM_OVERLAY, range, RouteKind::Blackhole, None, &because);
+        }
     }
 
-    fn untracked(&mut self) {
+    fn through_cables(&mut self) {
         let cables: Vec<LinkName> = self
             .wanted
             .network
@@ -371,6 +380,8 @@ impl Build<'_> {
             .map(|(name, _)| name.clone())
             .collect();
         for cable in cables {
+            let because = "segments must fit the cables of both directions";
+            self.translation(TranslationId::ClampMss { link: cable.clone() }, Translation::ClampMss, because);
             for (from, to) in [(cable.clone(), overlay_link()), (overlay_link(), cable)] {
                 let because = "a gateway may see only one direction of a flow in transit";
                 self.translation(TranslationId::Untracked { from, to }, Translation::Untracked, because);

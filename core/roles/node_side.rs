@@ -7,7 +7,7 @@ use super::{Event, Output, Via};
 use crate::base::{Cidr, ClusterId, Epoch, Instant, Machine, NodeName, Slot};
 use crate::model::{Api, CableDriver, CableKey, Candidates, Claims, ClusterRecord, Key, KeyRef, Kind, Node, Object};
 use crate::network::Wanted;
-use crate::paths::{self, Me, Neighbour, Paths, SlotSet, Way};
+use crate::paths::{self, Carried, Me, Neighbour, Paths, SlotSet, Way};
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -199,6 +199,14 @@ impl NodeSide {
 
     fn tell_changes(&mut self, ways: &BTreeMap<ClusterId, Way>) {
         for (cluster, way) in ways {
+            let before = self.ways.get(cluster).map(|way| way.carried).unwrap_or_default();
+            for slot in Slot::all() {
+                let carried = way.carried.get(slot);
+                if carried != before.get(slot) && carried != Carried::Unknown {
+                    let event = Event::Carries { cluster: cluster.clone(), slot, carried };
+                    self.outbox.push_back(Output::Event(event));
+                }
+            }
             let Some(choice) = &way.choice else { continue };
             let before = self.ways.get(cluster).and_then(|way| way.choice.as_ref());
             let pair = (choice.local, choice.remote);

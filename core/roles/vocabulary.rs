@@ -5,6 +5,7 @@ use crate::dns::Table;
 use crate::model::{Api, ApiError, Key, Kind, Object, Version, WatchEvent, Write};
 use crate::nat;
 use crate::network::Wanted;
+use crate::paths::Carried;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -142,6 +143,16 @@ pub enum Event {
         /// Version that died.
         version: u32,
     },
+    /// The cable to a gateway of another cluster carries packets of this length, and TCP connections through it are clamped to
+    /// that.
+    Carries {
+        /// The other cluster.
+        cluster: ClusterId,
+        /// Its candidate.
+        slot: Slot,
+        /// How much.
+        carried: Carried,
+    },
     /// A gateway of another cluster is dialled here from now on.
     Dials {
         /// The other cluster.
@@ -182,6 +193,9 @@ impl fmt::Display for Event {
             }
             Self::PathDead { cluster, version } => {
                 write!(f, "path to {cluster} is dead (version {version})")
+            }
+            Self::Carries { cluster, slot, carried } => {
+                write!(f, "the cable to candidate {slot} of {cluster} carries {carried}")
             }
             Self::Dials { cluster, slot, choice } => write!(f, "dials candidate {slot} of {cluster} at {choice}"),
             Self::Unanswered { cluster, slot } => {

@@ -20,6 +20,7 @@ pub fn network(network: &Network) -> Network {
         LinkKind::Uplink | LinkKind::Pods => false,
     });
     normal.routes.iter_mut().for_each(|(id, route)| settle_source(*id, route));
+    normal.routes.values_mut().filter(|route| route.kind == RouteKind::Blackhole).for_each(|route| route.mtu = None);
     normal.translations.retain(|id, _| has_effect(id));
     normal.translations.iter_mut().for_each(|(id, translation)| settle_backends(id, translation));
     normal.sysctls.values_mut().for_each(|value| *value = value.trim().to_owned());
@@ -34,7 +35,7 @@ fn settle_source(id: RouteId, route: &mut Route) {
 
 fn has_effect(id: &TranslationId) -> bool {
     match id {
-        TranslationId::Service { .. } | TranslationId::Untracked { .. } => true,
+        TranslationId::Service { .. } | TranslationId::ClampMss { .. } | TranslationId::Untracked { .. } => true,
         TranslationId::KeepSource { from, to } => from.is_ipv4() == to.is_ipv4(),
         TranslationId::Masquerade { .. } => false,
     }
@@ -78,7 +79,7 @@ mod tests {
             [("10.2.0.0/16", out(), source), ("fd00::/8", out(), None), ("10.2.0.0/16", RouteKind::Blackhole, None)]
         {
             let id = RouteId { table: Table(7403), to: to.parse().unwrap() };
-            let given = Network { routes: [(id, Route { kind, source })].into(), ..Network::default() };
+            let given = Network { routes: [(id, Route { kind, source, mtu: None })].into(), ..Network::default() };
             assert_eq!(network(&given).routes[&id].source, kept, "{to}");
         }
     }

@@ -5,7 +5,8 @@
 use crate::error::Fault;
 use crate::links::Links;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+    RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tombolo_core::base::Cidr;
 use tombolo_core::network::constants::{ROUTE_PROTOCOL, TABLE_FROM_CABLE, TABLE_FROM_OVERLAY, TABLE_OUT};
 use tombolo_core::network::{Route, RouteId, RouteKind, Table};
+
+/// That the MTU is what it is, whatever ICMP says.
+const LOCK_MTU: u32 = 1 << 2;
 
 const OURS: RouteProtocol = RouteProtocol::Other(ROUTE_PROTOCOL);
 
@@ -56,7 +60,8 @@ pub(crate) fn read(
 /// Identity, metric, and the route if it is of a kind that we make.
 fn parse(message: &RouteMessage, links: &Links) -> Option<(RouteId, u32, Option<Route>)> {
     let (mut table, mut metric) = (message.header.table.into(), 0);
-    let (mut to, mut link, mut via, mut source) = (unspecified(message.header.address_family)?, None, None, None);
+    let (mut to, mut link, mut via) = (unspecified(message.header.address_family)?, None, None);
+    let (mut source, mut mtu) = (None, None);
     let mut plain = message.header.tos == 0 && message.header.source_prefix_length == 0;
     for attribute in &message.attributes {
         match attribute {
@@ -68,6 +73,10 @@ fn parse(message: &RouteMessage, links: &Links) -> Option<(RouteId, u32, Option<
             RouteAttribute::Via(RouteVia::Inet(address)) => via = Some(IpAddr::V4(*address)),
             RouteAttribute::Via(RouteVia::Inet6(address)) => via = Some(IpAddr::V6(*address)),
             RouteAttribute::PrefSource(address) => source = plain_address(address),
+            RouteAttribute::Metrics(metrics) => match metrics[..] {
+                [RouteMetric::Lock(LOCK_MTU), RouteMetric::Mtu(bytes)] => mtu = u16::try_from(bytes).ok(),
+                _ => plain = false,
+            },
             RouteAttribute::CacheInfo(_) | RouteAttribute::Preference(_) => {}
             _ => plain = false,
         }
@@ -78,7 +87,7 @@ fn parse(message: &RouteMessage, links: &Links) -> Option<(RouteId, u32, Option<
         RouteType::BlackHole => Some(RouteKind::Blackhole),
         _ => None,
     };
-    Some((id, metric, kind.filter(|_| plain).map(|kind| Route { kind, source })))
+    Some((id, metric, kind.filter(|_| plain).map(|kind| Route { kind, source, mtu })))
 }
 
 fn unspecified(family: AddressFamily) -> Option<IpAddr> {
@@ -133,6 +142,9 @@ pub(crate) fn put(id: RouteId, route: &Route, links: &Links) -> Result<RouteNetl
         }
     }
     message.attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
+    // Without the lock, forwarded packets of IPv6 go by the link's MTU alone.
+    let metrics = route.mtu.map(|mtu| vec![RouteMetric::Lock(LOCK_MTU), RouteMetric::Mtu(mtu.into())]);
+    message.attributes.extend(metrics.map(RouteAttribute::Metrics));
     Ok(RouteNetlinkMessage::NewRoute(message))
 }
 
@@ -185,16 +197,16 @@ mod tests {
     #[test]
     fn a_route_is_read_as_it_is_put() {
         let source = Some("10.1.0.1".parse().unwrap());
-        for (to, kind, source) in [
-            ("10.2.0.0/16", out(Some("fd74::2")), None),
-            ("10.2.0.0/16", out(Some("10.1.0.2")), source),
-            ("10.2.0.0/16", out(None), source),
-            ("0.0.0.0/0", RouteKind::Blackhole, None),
-            ("fd00::/8", out(Some("fd74::2")), None),
-            ("fd00::/8", out(None), None),
-            ("fd00::/8", RouteKind::Blackhole, None),
+        for (to, kind, source, mtu) in [
+            ("10.2.0.0/16", out(Some("fd74::2")), None, None),
+            ("10.2.0.0/16", out(Some("10.1.0.2")), source, Some(1_300)),
+            ("10.2.0.0/16", out(None), source, Some(576)),
+            ("0.0.0.0/0", RouteKind::Blackhole, None, None),
+            ("fd00::/8", out(Some("fd74::2")), None, Some(1_220)),
+            ("fd00::/8", out(None), None, None),
+            ("fd00::/8", RouteKind::Blackhole, None, None),
         ] {
-            let route = Route { kind, source };
+            let route = Route { kind, source, mtu };
             let message = put(id(to), &route, &links()).unwrap();
             assert_eq!(read(&[message], &links()), ([(id(to), route)].into(), vec![]), "{to}");
         }
@@ -202,14 +214,14 @@ mod tests {
 
     #[test]
     fn no_ipv6_goes_over_an_ipv4_next_hop() {
-        let route = Route { kind: out(Some("10.1.0.2")), source: None };
+        let route = Route { kind: out(Some("10.1.0.2")), source: None, mtu: None };
         assert!(matches!(put(id("fd00::/8"), &route, &links()), Err(Fault::Unfit(_))));
     }
 
     #[test]
     fn of_two_routes_of_ours_the_one_with_the_lower_metric_counts_and_the_other_is_surplus() {
         let messages = [(200, "fd74::3"), (100, "fd74::2")].map(|(metric, via)| {
-            let route = Route { kind: out(Some(via)), source: None };
+            let route = Route { kind: out(Some(via)), source: None, mtu: None };
             let Ok(RouteNetlinkMessage::NewRoute(mut message)) = put(id("10.2.0.0/16"), &route, &links()) else {
                 panic!()
             };
@@ -223,7 +235,7 @@ mod tests {
 
     #[test]
     fn routes_of_others_and_routes_that_we_would_not_make_are_not_read() {
-        let route = Route { kind: RouteKind::Blackhole, source: None };
+        let route = Route { kind: RouteKind::Blackhole, source: None, mtu: None };
         let Ok(RouteNetlinkMessage::NewRoute(message)) = put(id("10.2.0.0/16"), &route, &links()) else { panic!() };
         let mut foreign = message.clone();
         foreign.header.protocol = RouteProtocol::Static;

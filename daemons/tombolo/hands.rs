@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime};
 use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::dns::Table;
 use tombolo_core::network::Wanted;
+use tombolo_core::paths::Carried;
 use tombolo_core::roles::{Event, Via};
 use tombolo_linux::Deed;
 use tombolo_shell::{Journal, KernelHand, NatHand, NetHand, WallClock, ZoneHand};
@@ -59,7 +60,9 @@ impl Log {
                     warn!("{event}");
                 }
             }
+            Event::Carries { carried: Carried::Nothing, .. } => warn!("{event}"),
             Event::Elected(_)
+            | Event::Carries { .. }
             | Event::StoodDown { .. }
             | Event::Left
             | Event::PathChosen { .. }

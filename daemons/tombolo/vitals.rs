@@ -16,6 +16,7 @@ use std::rc::Rc;
 use tokio::time::Instant;
 use tombolo_core::base::{ClusterId, Slot};
 use tombolo_core::model::{Api, Candidates, Kind, Object, WatchEvent};
+use tombolo_core::paths::Carried;
 use tombolo_core::roles::{Event, Input, Output, Via};
 use tombolo_shell::{Record, Step};
 
@@ -75,6 +76,12 @@ struct Connection {
     status: ConnectionStatus,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Cable {
+    remote_cluster: String,
+    remote_candidate: u8,
+}
+
 #[derive(Default)]
 struct Metrics {
     inputs: Family<Of, Counter>,
@@ -85,6 +92,7 @@ struct Metrics {
     failed: Counter,
     announces: Gauge,
     connections: Family<Connection, Gauge>,
+    carries: Family<Cable, Gauge>,
     names: Gauge,
 }
 
@@ -144,6 +152,11 @@ impl Vitals {
             "submariner_connections",
             "The gateway of each other cluster that traffic goes to",
             metrics.connections.clone(),
+        );
+        registry.register(
+            "tombolo_cable_carries_bytes",
+            "The longest packet that a cable carries, and to which TCP is clamped; 0: the clamp is not effective",
+            metrics.carries.clone(),
         );
         let now = Instant::now();
         Self(Rc::new(Inner {
@@ -274,6 +287,11 @@ impl Vitals {
             Event::Left => self.0.left.set(true),
             Event::PathChosen { cluster, pair: (_, remote), .. } => self.path(cluster, Some(*remote)),
             Event::PathDead { cluster, .. } => self.path(cluster, None),
+            Event::Carries { cluster, slot, carried } => {
+                let cable = Cable { remote_cluster: cluster.to_string(), remote_candidate: slot.get() };
+                let longest = if *carried == Carried::Nothing { None } else { carried.longest() };
+                metrics.carries.get_or_create(&cable).set(longest.unwrap_or_default().into());
+            }
             Event::Refused { .. }
             | Event::Contested { .. }
             | Event::Dials { .. }
@@ -386,6 +404,7 @@ const fn kind_of_event(event: &Event) -> &'static str {
         Event::Contested { .. } => "contested",
         Event::PathChosen { .. } => "path_chosen",
         Event::PathDead { .. } => "path_dead",
+        Event::Carries { .. } => "carries",
         Event::Dials { .. } => "dials",
         Event::Unanswered { .. } => "unanswered",
         Event::Public(_) => "public",

@@ -68,6 +68,8 @@ impl NoFlap {
             | What::Told(
                 // What it dials moves as a step of a plan, if it moves.
                 Event::Dials { .. }
+                // What it carries moves as a step of a plan too.
+                | Event::Carries { .. }
                 | Event::Unanswered { .. }
                 | Event::Public(_)
                 | Event::Refused { .. }

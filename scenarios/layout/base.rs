@@ -45,7 +45,7 @@ impl Layout {
 
         let mut route = |to: Cidr, link: &LinkName, via: Option<IpAddr>, source: IpAddr| {
             let kind = RouteKind::Out { link: link.clone(), via };
-            network.routes.insert(RouteId { table: Table::MAIN, to }, Route { kind, source: Some(source) });
+            network.routes.insert(RouteId { table: Table::MAIN, to }, Route { kind, source: Some(source), mtu: None });
         };
         if let Some(site) = Cidr::holding(place.address, SITE_LEN) {
             route(site, &uplink, None, place.address);

@@ -221,6 +221,7 @@ impl CoreSpeed {
             transport: Transport::Udp { source: HELLO_PORT, destination: HELLO_PORT },
             ttl: 64,
             length: u16::try_from(bytes.len() + HELLO_HEADERS).unwrap_or(u16::MAX),
+            mss: None,
             outer: None,
         };
         self.fabric.send(self.now, host, Arrival::Local { link: Some(link) }, packet, Payload::Hello(bytes));

@@ -3,7 +3,8 @@
 //! ```text
 //!  probe pod ──A?──> dns daemon ──> address ──SYN──> … <──SYN-ACK── ──request──> … <──answer: my node's name── ──FIN──>
 //! ```
-//! Every arrow is packets that travel hop by hop. A client that hears nothing says its last word again, as TCP and
+//! Every arrow is packets that travel hop by hop, and over TCP request and answer are segments as long as the other side's SYN
+//! or SYN-ACK asked for when it arrived (nobody hears that a packet was too long, B28). A client that hears nothing says its last word again, as TCP and
 //! resolvers do, until the probe's time is over. A held flow keeps its ports over many probes; once it was reset, it
 //! stays dead. Names of `cluster.local` are answered by the cluster itself, without a packet.
 
@@ -29,6 +30,10 @@ const REPEAT_DATA: Duration = Duration::from_millis(200);
 const PORTS: (u16, u16) = (32_768, 60_999);
 /// Bytes of an IP packet without payload, about.
 const HEADERS: u16 = 60;
+/// Bytes of headers of a TCP segment over IPv4.
+const SEGMENT_HEADERS: u16 = 40;
+/// The longest segment that a pod wants to get, and sends: what its link takes.
+const SEGMENT: u16 = 1500 - SEGMENT_HEADERS;
 /// Names below are the cluster's own to answer.
 const CLUSTER_ZONE: &str = "svc.cluster.local";
 
@@ -61,6 +66,9 @@ pub(crate) enum Segment {
     Fin,
     Reset,
 }
+
+/// An address and a port.
+type End = (IpAddr, u16);
 
 /// A flow as its client sees it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -119,6 +127,8 @@ pub(super) struct Flows {
     next_port: Vec<u16>,
     /// Open connections of serving pods: node, and the flow as the pod sees it.
     served: BTreeSet<(HostId, Flow)>,
+    /// By node, own end and the other's: the longest segment that the other end takes.
+    segments: BTreeMap<(HostId, End, End), u16>,
     chance: Rng,
 }
 
@@ -128,7 +138,8 @@ impl Flows {
         let span = u64::from(PORTS.1 - PORTS.0) + 1;
         let first = |_| PORTS.0 + u16::try_from(chance.below(span)).unwrap_or(0);
         let next_port = layout.hosts().iter().map(first).collect();
-        Self { attempts: BTreeMap::new(), long: BTreeMap::new(), next_port, served: BTreeSet::new(), chance }
+        let (attempts, long, served) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { attempts, long, next_port, served, segments: BTreeMap::new(), chance }
     }
 
     /// A packet of a probe was lost: it is told if the probe fails.
@@ -142,6 +153,7 @@ impl Flows {
     pub(super) fn power_off(&mut self, host: HostId) {
         self.served.retain(|(node, _)| *node != host);
         self.long.retain(|(node, _), _| *node != host);
+        self.segments.retain(|(node, ..), _| *node != host);
     }
 
     /// A source port that no long flow of the host uses.
@@ -291,7 +303,17 @@ impl CoreSpeed {
         payload: Payload,
     ) {
         let Some(pods) = self.fabric.kernel(host).map(crate::world::Kernel::pods_link) else { return };
-        let packet = packet(from, to, protocol, &payload);
+        let mut packet = packet(from, to, protocol, &payload);
+        if let (Protocol::Tcp, Payload::Segment { what, .. }) = (protocol, &payload) {
+            match what {
+                Segment::Syn | Segment::SynAck => packet.mss = Some(SEGMENT),
+                Segment::Request | Segment::Answer(_) => {
+                    let most = self.flows.segments.get(&(host, from, to)).copied().unwrap_or(SEGMENT);
+                    packet.length = SEGMENT_HEADERS + most.min(SEGMENT);
+                }
+                Segment::Fin | Segment::Reset => drop(self.flows.segments.remove(&(host, from, to))),
+            }
+        }
         self.fabric.send(self.now, host, Arrival::Link(pods), packet, payload);
     }
 
@@ -320,6 +342,9 @@ impl CoreSpeed {
     pub(super) fn at_pod(&mut self, node: HostId, packet: &Packet, payload: Payload) {
         let (protocol, source, destination) = ports(packet);
         let to_client = Flow { client: (packet.destination, destination), server: (packet.source, source), protocol };
+        if let Some(mss) = packet.mss {
+            self.flows.segments.insert((node, to_client.client, to_client.server), mss);
+        }
         match payload {
             Payload::Hello(_) | Payload::Nat(_) => {}
             Payload::Dns { by, bytes } => self.name_answered(node, by, to_client, &bytes),
@@ -427,6 +452,7 @@ impl CoreSpeed {
                 Segment::Answer(self.node_name(node))
             }
             (Segment::Fin, _) => {
+                self.flows.segments.remove(&(node, flow.server, flow.client));
                 self.flows.served.remove(&(node, flow));
                 return;
             }
@@ -482,7 +508,15 @@ fn packet(from: (IpAddr, u16), to: (IpAddr, u16), protocol: Protocol, payload: &
         Protocol::Udp => Transport::Udp { source, destination },
         Protocol::Tcp => Transport::Tcp { source, destination, flags: flags(payload) },
     };
-    Packet { source: from.0, destination: to.0, transport, ttl: 64, length: HEADERS + length(payload), outer: None }
+    Packet {
+        source: from.0,
+        destination: to.0,
+        transport,
+        ttl: 64,
+        length: HEADERS + length(payload),
+        mss: None,
+        outer: None,
+    }
 }
 
 fn length(payload: &Payload) -> u16 {
@@ -490,6 +524,7 @@ fn length(payload: &Payload) -> u16 {
         Payload::Hello(bytes) | Payload::Nat(bytes) | Payload::Dns { bytes, .. } => bytes.len(),
         Payload::Segment { what, .. } => match what {
             Segment::Syn | Segment::SynAck | Segment::Fin | Segment::Reset => 0,
+            // Of UDP; over TCP they are longer.
             Segment::Request => 100,
             Segment::Answer(node) => 100 + node.len(),
         },

@@ -117,6 +117,13 @@ impl CoreSpeed {
         Self::with_daemons(scenario, seed, real)
     }
 
+    /// The same with a bug that a test plants: kernels clamp no segments.
+    #[must_use]
+    pub fn without_clamps(mut self) -> Self {
+        self.fabric.break_clamps();
+        self
+    }
+
     /// The same with daemons that `spawn` makes.
     ///
     /// # Errors

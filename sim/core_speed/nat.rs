@@ -32,6 +32,7 @@ impl CoreSpeed {
             transport: Transport::Udp { source: NAT_PORT, destination: to.port() },
             ttl: 64,
             length: u16::try_from(bytes.len() + HEADERS).unwrap_or(u16::MAX),
+            mss: None,
             outer: None,
         };
         self.fabric.send(self.now, host, Arrival::Local { link: Some(uplink) }, packet, Payload::Nat(bytes));

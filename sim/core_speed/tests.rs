@@ -324,7 +324,7 @@ fn greeter(start: &Start<'_>) -> Box<dyn Driven> {
     wanted.network.links.insert(link.clone(), Link { kind, mtu: 1450 });
     wanted.network.addresses.insert((link.clone(), overlay_address(start.host)), 64);
     let overlay: Cidr = "fd74::/64".parse().unwrap();
-    let route = Route { kind: RouteKind::Out { link: link.clone(), via: None }, source: None };
+    let route = Route { kind: RouteKind::Out { link: link.clone(), via: None }, source: None, mtu: None };
     wanted.network.routes.insert(RouteId { table: Table::MAIN, to: overlay }, route);
     for (host, _) in start.layout.nodes_of(&start.node.cluster).filter(|(host, _)| *host != start.host) {
         let outer = start.layout.host(host).unwrap().address;
@@ -373,7 +373,7 @@ fn a_datagram_of_discovery_is_told_with_the_link_that_it_came_out_of_b13() {
     ];
     for ((link, source, destination), byte) in ways.into_iter().zip(1..) {
         let transport = Transport::Udp { source: NAT_PORT, destination: NAT_PORT };
-        let packet = Packet { source, destination, transport, ttl: 64, length: 60, outer: None };
+        let packet = Packet { source, destination, transport, ttl: 64, length: 60, mss: None, outer: None };
         let arrival = Arrival::Local { link: Some(link) };
         world.fabric.send(world.now, from, arrival, packet, Payload::Nat(vec![byte]));
     }

@@ -38,6 +38,7 @@ mod nat;
 mod pods;
 mod probes;
 mod process;
+mod segments;
 mod sockets;
 
 use crate::core_speed::Settings;
@@ -144,6 +145,13 @@ impl FullSpeed {
         let mut world = Self::without_daemons(scenario, seed)?;
         world.place_daemons();
         Ok(world)
+    }
+
+    /// The same with a bug that a test plants: kernels clamp no segments.
+    #[must_use]
+    pub fn without_clamps(mut self) -> Self {
+        self.fabric.break_clamps();
+        self
     }
 
     fn without_daemons(scenario: &Scenario, seed: u64) -> Result<Self, FullSpeedError> {
@@ -254,7 +262,7 @@ impl FullSpeed {
                     } else {
                         self.stir(delivery.stack);
                     }
-                    self.sockets.deliver(end, delivery.packet);
+                    self.sockets.deliver(end, delivery.packet, delivery.mss);
                 }
                 Some(Err(lost)) => self.packet_lost(lost),
                 None => {}

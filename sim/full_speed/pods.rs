@@ -56,11 +56,16 @@ async fn try_serve(own: SocketAddr, protocol: Protocol, node: &Rc<str>) -> io::R
     Ok(())
 }
 
+/// A line of a head that makes it longer than any segment: requests and answers are to be as long as packets may be.
+fn fill() -> String {
+    format!("x-fill: {:x>1500}\r\n", "")
+}
+
 async fn answer_requests(mut stream: TcpStream, node: Rc<str>) {
     let mut read = Vec::new();
     while let Ok(Some(_)) = message(&mut stream, &mut read).await {
-        let answer =
-            format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{node}", node.len());
+        let length = node.len();
+        let answer = format!("HTTP/1.1 200 OK\r\n{}content-length: {length}\r\n\r\n{node}", fill());
         if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
@@ -285,7 +290,7 @@ async fn over_tcp(errand: &Errand, to: SocketAddr, attempt: &Attempt) -> Result<
 }
 
 fn request(to: SocketAddr) -> String {
-    format!("GET / HTTP/1.1\r\nhost: {to}\r\n\r\n")
+    format!("GET / HTTP/1.1\r\nhost: {to}\r\n{}\r\n", fill())
 }
 
 /// Says each request as it comes, and hands out the answers in order, until the flow is reset.

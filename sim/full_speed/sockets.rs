@@ -15,6 +15,7 @@
 //! | pod | one IPv4 | the pod's address, given to its node on the pods' link |
 
 use super::acks::{Acks, Doubts, Mended, reset};
+use super::segments::{self, Segments};
 use crate::world::{Fabric, HostId, Kernel, Layout, Outcome};
 use core::cell::Cell;
 use core::time::Duration;
@@ -33,8 +34,8 @@ pub(super) use turmoil_net::shim::tokio::net::{TcpListener, TcpStream, UdpSocket
 
 /// Links of a node that hellos use: the overlay, and a cable for each rank.
 pub(super) const HELLO_LINKS: usize = 5;
-/// Simulated sockets find out no path MTU: all packets fit the smallest MTU that IPv6 allows, so also every cable.
-const MTU: u32 = 1280;
+/// What each link takes that a socket sees. Simulated sockets find out no path MTU.
+const MTU: u32 = 1500;
 /// Linux' smallest retransmission timeout, in ticks.
 const RETRANSMIT_MIN: u32 = 200;
 /// A connection without progress is given up after this.
@@ -78,6 +79,8 @@ impl Cargo {
 pub(super) struct Delivery {
     pub(super) stack: StackId,
     pub(super) packet: turmoil_net::Packet,
+    /// Of a SYN or SYN-ACK: the longest segment that it asks for.
+    pub(super) mss: Option<u16>,
     /// Only the daemon that cares for the node's network reads it: a hello, or a datagram of NAT discovery.
     pub(super) for_network_daemon: bool,
 }
@@ -110,6 +113,7 @@ pub(super) struct Sockets {
     uplink: LinkName,
     pods_link: LinkName,
     acks: Acks,
+    segments: Segments,
     /// Those that do not answer what belongs to no connection of theirs.
     silent: BTreeSet<StackId>,
     leaving: Vec<turmoil_net::Packet>,
@@ -167,6 +171,7 @@ impl Sockets {
             uplink: Kernel::uplink(),
             pods_link: Kernel::pods(),
             acks: Acks::default(),
+            segments: Segments::default(),
             silent: BTreeSet::new(),
             leaving: Vec::new(),
         })
@@ -237,11 +242,19 @@ impl Sockets {
             return;
         }
         self.acks.said(now, &packet);
-        let length = u16::try_from(packet.size()).unwrap_or(u16::MAX);
-        let (transport, port) = header(&packet.payload);
-        let seen = Packet { source, destination: packet.dst, transport, ttl: packet.ttl, length, outer: None };
-        let cargo = Cargo { from: id, dialled: SocketAddr::new(packet.dst, port), load: packet.payload };
-        fabric.send(now, host, arrival, seen, cargo);
+        let most = match owner {
+            Owner::Pod { .. } => segments::PODS,
+            Owner::Host(_) => segments::HOSTS,
+        };
+        for packet in self.segments.cut(now, packet, most) {
+            let length = u16::try_from(packet.size()).unwrap_or(u16::MAX);
+            let (transport, port) = header(&packet.payload);
+            let (destination, ttl) = (packet.dst, packet.ttl);
+            let mss = opens(transport).then_some(most);
+            let seen = Packet { source, destination, transport, ttl, length, mss, outer: None };
+            let cargo = Cargo { from: id, dialled: SocketAddr::new(packet.dst, port), load: packet.payload };
+            fabric.send(now, host, arrival.clone(), seen, cargo);
+        }
     }
 
     fn link_of(&self, bound: Bound) -> Option<&LinkName> {
@@ -278,13 +291,17 @@ impl Sockets {
             }
         };
         let payload = with_ports(cargo.load, packet.transport);
+        let mss = packet.mss;
         let packet = turmoil_net::Packet { src: packet.source, dst: own, ttl: packet.ttl, payload };
         let for_network_daemon = stack_of(own).is_some_and(|(_, bound)| bound != Bound::Nowhere);
-        Some(Ok(Delivery { stack, packet, for_network_daemon }))
+        Some(Ok(Delivery { stack, packet, mss, for_network_daemon }))
     }
 
     /// Delivers a packet to its stack.
-    pub(super) fn deliver(&mut self, now: Duration, packet: turmoil_net::Packet) {
+    pub(super) fn deliver(&mut self, now: Duration, packet: turmoil_net::Packet, mss: Option<u16>) {
+        if let Some(mss) = mss {
+            self.segments.heard(now, &packet, mss);
+        }
         match self.acks.heard(now, packet) {
             Mended::Deliver(packet) if self.is_silent_to(&packet) => {}
             Mended::Deliver(packet) => self.guard.deliver(packet),
@@ -334,6 +351,7 @@ impl Sockets {
             self.guard.deliver(reset((entry.local, peer)));
         }
         self.acks.forget(v4);
+        self.segments.forget(v4);
     }
 
     /// How many connections a stack has, open or half open.
@@ -424,6 +442,11 @@ const fn header(load: &Load) -> (Transport, u16) {
             (Transport::Tcp { source: segment.src_port, destination: segment.dst_port, flags }, segment.dst_port)
         }
     }
+}
+
+/// Whether this opens a connection.
+const fn opens(transport: Transport) -> bool {
+    matches!(transport, Transport::Tcp { flags: Flags { syn: true, .. }, .. })
 }
 
 /// The load with the ports that it has after all translations.

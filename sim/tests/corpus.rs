@@ -4,8 +4,10 @@ use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tombolo_core::roles::Event;
-use tombolo_scenarios::{Fact, Judgement, Options, Place, Rate, Report, Scenario, Verb, What};
+use tombolo_scenarios::{Fact, Judgement, Options, Place, Rate, Report, Scenario, Stage, Verb, What};
 use tombolo_sim::Speed;
+use tombolo_sim::core_speed::CoreSpeed;
+use tombolo_sim::full_speed::FullSpeed;
 
 /// One seed is enough to see that a scenario still plays; `ci/scenarios` plays many, in release.
 const SEED: u64 = 1;
@@ -21,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
         let shown = if folder == "scenarios" { name } else { format!("corpus/{name}") };
         Trial::test(format!("{speed} speed: {shown}"), move || play(folder, &file, speed))
     });
-    plays.chain(spoilt()).chain(terms()).collect()
+    plays.chain(spoilt()).chain(unclamped()).chain(terms()).collect()
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -48,6 +50,24 @@ fn spoilt() -> impl Iterator<Item = Trial> {
                 let failed = table.lines().any(|line| line.contains("FAILED") && line.contains(fails));
                 if failed { Ok(()) } else { Err(table.into()) }
             })
+        })
+    })
+}
+
+/// Without the clamp, what pods send is too long for the cables.
+fn unclamped() -> impl Iterator<Item = Trial> {
+    [Speed::Core, Speed::Full].into_iter().map(|speed| {
+        Trial::test(format!("{speed} speed: mss-clamp, without the clamp"), move || {
+            let scenario = read("scenarios", Path::new("mss-clamp.yaml"))?;
+            let mut stage: Box<dyn Stage> = match speed {
+                Speed::Core => Box::new(CoreSpeed::new(&scenario, SEED)?.without_clamps()),
+                Speed::Full => Box::new(FullSpeed::new(&scenario, SEED)?.without_clamps()),
+            };
+            let table = tombolo_scenarios::run(&scenario, stage.as_mut(), &Options { seed: SEED }).table();
+            let fails = |line: &str| line.contains("FAILED") && line.contains("connect");
+            // To east, from east, to and from north.
+            let failed = table.lines().filter(|line| fails(line)).count();
+            if failed == 4 { Ok(()) } else { Err(table.into()) }
         })
     })
 }

@@ -172,6 +172,7 @@ pub struct Fabric<P> {
     sequence: u64,
     uplink: LinkName,
     chance: Rng,
+    clamps: bool,
 }
 
 impl<P> Fabric<P> {
@@ -195,8 +196,14 @@ impl<P> Fabric<P> {
             sequence: 0,
             uplink: Kernel::uplink(),
             chance: Rng::stream(seed, "fabric"),
+            clamps: true,
             layout,
         }
+    }
+
+    /// From now on kernels clamp no segments, whatever they were told: a bug for tests to plant.
+    pub const fn break_clamps(&mut self) {
+        self.clamps = false;
     }
 
     /// Who is where.
@@ -303,7 +310,10 @@ impl<P> Fabric<P> {
                     Ok(packet) => packet,
                     Err(loss) => return Some(lost(flight, loss)),
                 };
-                let verdict = node.kernel.handle(flight.at, &flight.arrival, &packet, &mut self.chance);
+                let mut verdict = node.kernel.handle(flight.at, &flight.arrival, &packet, &mut self.chance);
+                if !self.clamps {
+                    give_back(&mut verdict, packet.mss);
+                }
                 self.carry_out(flight, verdict)
             }
         }
@@ -441,6 +451,15 @@ impl<P> Fabric<P> {
 
 fn lost<P>(flight: Flight<P>, loss: Loss) -> Outcome<P> {
     Outcome::Lost { host: flight.to, loss, packet: flight.packet, payload: flight.payload }
+}
+
+fn give_back(verdict: &mut Verdict, mss: Option<u16>) {
+    match verdict {
+        Verdict::DeliverHost { packet, .. } | Verdict::DeliverPod { packet } | Verdict::Send { packet, .. } => {
+            packet.mss = mss;
+        }
+        Verdict::Drop { .. } => {}
+    }
 }
 
 /// What a client of this node sends passes the cluster's service translation before anything else.

@@ -26,6 +26,7 @@ fn udp(from: (&str, u16), to: (&str, u16)) -> Packet {
         transport: Transport::Udp { source: from.1, destination: to.1 },
         ttl: 64,
         length: 60,
+        mss: None,
         outer: None,
     }
 }

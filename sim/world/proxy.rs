@@ -141,6 +141,7 @@ mod tests {
             transport: Transport::Tcp { source: from.1, destination: to.1, flags: Flags::default() },
             ttl: 64,
             length: 60,
+            mss: None,
             outer: None,
         }
     }

@@ -11,7 +11,7 @@
 //!                                                            │
 //!        ┌── host ◀── route ◀── destination: known flow, or slot table ◀┘
 //!        │              │
-//!        │              ▼ hop limit, MTU
+//!        │              ▼ hop limit, MTU of the route, clamp
 //!        │          source: known flow, mirror rule, keep source, masquerade
 //!        │              │
 //!        ▼              ▼
@@ -20,7 +20,7 @@
 //!
 //! The answer is a **set**: more than one [`Outcome`], or one with a free source port, where the kernel chooses freely.
 //!
-//! Not modelled, since nothing here depends on it: fragments, ICMP, the outer source port of the overlay (any), a
+//! Not modelled, since nothing here depends on it: fragments, ICMP (who sends a packet that is too long is told so), the outer source port of the overlay (any), a
 //! WireGuard endpoint that moved by itself, and connection tracking of the host's own untranslated traffic.
 
 mod receive;
@@ -128,6 +128,7 @@ impl<'a> Node<'a> {
                     self.age(&mut packet)?;
                 }
                 out.fits(&packet)?;
+                self.clamp(origin, &out, &mut packet);
                 self.translate_source(&out, &tracking, &mut packet)?;
                 let drawn = self.settle_clash(&tracking, &mut packet)?;
                 let learned = tracking.learned_out(origin, &packet);

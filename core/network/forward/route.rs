@@ -24,11 +24,13 @@ pub(super) struct Out<'a> {
     pub(super) via: Option<IpAddr>,
     /// Source for what the host itself sends.
     pub(super) source: Option<IpAddr>,
+    /// Bytes of the longest packet.
+    pub(super) mtu: u16,
 }
 
 impl Out<'_> {
     pub(super) fn fits(&self, packet: &Packet) -> Result<(), Refusal> {
-        let (length, mtu) = (packet.length, self.link.mtu);
+        let (length, mtu) = (packet.length, self.mtu);
         if length <= mtu { Ok(()) } else { Err(Refusal::TooLarge { length, link: self.name.clone(), mtu }) }
     }
 }
@@ -75,7 +77,7 @@ impl<'a> Node<'a> {
         }
         match bound {
             // A socket bound to a link takes what no route names for a neighbour on that link.
-            Some(name) => self.out(name, None, None),
+            Some(name) => self.out(name, None, None, None),
             None => Err(Refusal::NoRoute(destination)),
         }
     }
@@ -88,12 +90,12 @@ impl<'a> Node<'a> {
             }
             match &route.kind {
                 RouteKind::Out { link, .. } if bound.is_some_and(|bound| bound != link) => {}
-                RouteKind::Out { link, via } => return self.out(link, *via, route.source).map(Found::Way),
+                RouteKind::Out { link, via } => return self.out(link, *via, route.source, route.mtu).map(Found::Way),
                 RouteKind::Blackhole if bound.is_some() => {}
                 RouteKind::Blackhole => return Err(Refusal::blackhole(*id)),
             }
         }
-        connected.map_or(Ok(Found::Nothing), |(_, name)| self.out(name, None, None).map(Found::Way))
+        connected.map_or(Ok(Found::Nothing), |(_, name)| self.out(name, None, None, None).map(Found::Way))
     }
 
     /// The link whose own prefix holds `destination`: the route that Linux makes for each address.
@@ -110,10 +112,17 @@ impl<'a> Node<'a> {
             .max_by_key(|(length, _)| *length)
     }
 
-    fn out(self, name: &LinkName, via: Option<IpAddr>, source: Option<IpAddr>) -> Result<Way<'a>, Refusal> {
+    fn out(
+        self,
+        name: &LinkName,
+        via: Option<IpAddr>,
+        source: Option<IpAddr>,
+        mtu: Option<u16>,
+    ) -> Result<Way<'a>, Refusal> {
         let found = self.network.links.get_key_value(name);
         let (name, link) = found.ok_or_else(|| Refusal::NoLink(name.clone()))?;
-        Ok(Way::Out(Out { name, link, via, source }))
+        let mtu = mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
+        Ok(Way::Out(Out { name, link, via, source, mtu }))
     }
 }
 

@@ -116,7 +116,7 @@ impl<'a> Node<'a> {
     fn service(self, protocol: Protocol, address: IpAddr, port: u16) -> Option<(&'a [(IpAddr, u16)], bool)> {
         match self.network.translations.get(&TranslationId::Service { address, protocol, port })? {
             Translation::Service { backends, by_source } => Some((backends, *by_source)),
-            Translation::KeepSource | Translation::Untracked | Translation::Masquerade => None,
+            Translation::KeepSource | Translation::ClampMss | Translation::Untracked | Translation::Masquerade => None,
         }
     }
 
@@ -201,11 +201,17 @@ impl<'a> Node<'a> {
         let beside_services = || self.network.translations.keys().rev();
         let hides = |id: &TranslationId| match id {
             TranslationId::Masquerade { from, except } => from.contains(source) && !except.contains(destination),
-            TranslationId::Service { .. } | TranslationId::KeepSource { .. } | TranslationId::Untracked { .. } => false,
+            TranslationId::Service { .. }
+            | TranslationId::KeepSource { .. }
+            | TranslationId::ClampMss { .. }
+            | TranslationId::Untracked { .. } => false,
         };
         let keeps = |id: &TranslationId| match id {
             TranslationId::KeepSource { from, to } => from.contains(source) && to.contains(destination),
-            TranslationId::Service { .. } | TranslationId::Untracked { .. } | TranslationId::Masquerade { .. } => false,
+            TranslationId::Service { .. }
+            | TranslationId::ClampMss { .. }
+            | TranslationId::Untracked { .. }
+            | TranslationId::Masquerade { .. } => false,
         };
         let hosts = |id: &&TranslationId| matches!(id, TranslationId::Masquerade { .. });
         let ours = |id: &&TranslationId| !matches!(id, TranslationId::Service { .. });
@@ -214,6 +220,24 @@ impl<'a> Node<'a> {
         }
         let own = self.address_on(out.name, source);
         own.or_else(|| self.network.addresses.keys().map(|(_, a)| *a).find(|a| a.is_ipv4() == source.is_ipv4()))
+    }
+
+    /// Forwarding: a SYN or SYN-ACK through a link that is clamped asks for no longer segments than the ways there and back
+    /// take.
+    pub(super) fn clamp(self, origin: Origin<'a>, out: &Out<'a>, packet: &mut Packet) {
+        let (Some(mss), Some(from)) = (packet.mss, origin.link_name()) else { return };
+        let opens = flags_of(packet).is_some_and(|flags| flags.syn && !flags.rst);
+        let is_clamped =
+            |link: &LinkName| self.network.translations.contains_key(&TranslationId::ClampMss { link: link.clone() });
+        if !opens || !(is_clamped(from) || is_clamped(out.name)) {
+            return;
+        }
+        let back = match self.route(Origin::Host { bound: None }, packet.source) {
+            Ok(Way::Out(back)) => back.mtu,
+            Ok(Way::Here) | Err(_) => u16::MAX,
+        };
+        let headers = if packet.source.is_ipv4() { 40 } else { 60 };
+        packet.mss = Some(mss.min(out.mtu.min(back).saturating_sub(headers)));
     }
 
     /// If another flow has the same answers already, the kernel draws another source port for this one.

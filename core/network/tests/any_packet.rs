@@ -58,6 +58,7 @@ fn packet() -> impl Strategy<Value = Packet> {
             transport,
             ttl,
             length: 60,
+            mss: if let Transport::Tcp { flags: Flags { syn: true, .. }, .. } = transport { Some(1_460) } else { None },
             outer,
         },
     )

@@ -110,7 +110,7 @@ pub(super) fn host(place: Place) -> Network {
 }
 
 pub(super) fn put_route(network: &mut Network, table: Table, to: &str, kind: RouteKind, source: Option<IpAddr>) {
-    network.put(Entry::Route(RouteId { table, to: cidr(to) }, Route { kind, source }));
+    network.put(Entry::Route(RouteId { table, to: cidr(to) }, Route { kind, source, mtu: None }));
 }
 
 /// What is ours on a node.
@@ -188,6 +188,8 @@ fn put_cables(network: &mut Network, place: Place) {
         network.put(Entry::Filter(AllowanceId::Inner(cable.clone()), inner));
         let rule = Rule { from_link: Some(cable.clone()), table: TABLE_FROM_CABLE };
         network.put(Entry::Rule(RULE_FROM_CABLE + u32::from(rank), rule));
+        let id = TranslationId::ClampMss { link: cable.clone() };
+        network.put(Entry::Translation(id, Translation::ClampMss));
         for (from, to) in [(cable.clone(), link("vx-tombolo")), (link("vx-tombolo"), cable)] {
             network.put(Entry::Translation(TranslationId::Untracked { from, to }, Translation::Untracked));
         }
@@ -335,13 +337,13 @@ pub(super) const RST: Flags = Flags { syn: false, ack: false, fin: false, rst: t
 /// A TCP segment.
 pub(super) fn tcp(from: (IpAddr, u16), to: (IpAddr, u16), flags: Flags) -> Packet {
     let transport = Transport::Tcp { source: from.1, destination: to.1, flags };
-    Packet { source: from.0, destination: to.0, transport, ttl: 64, length: 60, outer: None }
+    Packet { source: from.0, destination: to.0, transport, ttl: 64, length: 60, mss: None, outer: None }
 }
 
 /// A UDP datagram.
 pub(super) fn udp(from: (IpAddr, u16), to: (IpAddr, u16)) -> Packet {
     let transport = Transport::Udp { source: from.1, destination: to.1 };
-    Packet { source: from.0, destination: to.0, transport, ttl: 64, length: 60, outer: None }
+    Packet { source: from.0, destination: to.0, transport, ttl: 64, length: 60, mss: None, outer: None }
 }
 
 /// The answer to a packet as its receiver saw it.

@@ -56,7 +56,8 @@ fn link() -> impl Strategy<Value = Link> {
 fn route() -> impl Strategy<Value = Route> {
     let out = (link_name(), proptest::option::of(address())).prop_map(|(link, via)| RouteKind::Out { link, via });
     let kind = prop_oneof![3 => out, 1 => Just(RouteKind::Blackhole)];
-    (kind, proptest::option::of(address())).prop_map(|(kind, source)| Route { kind, source })
+    let mtu = proptest::option::of(1300u16..1302);
+    (kind, proptest::option::of(address()), mtu).prop_map(|(kind, source, mtu)| Route { kind, source, mtu })
 }
 
 fn translation() -> impl Strategy<Value = (TranslationId, Translation)> {
@@ -68,7 +69,8 @@ fn translation() -> impl Strategy<Value = (TranslationId, Translation)> {
         (range(), range()).prop_map(|(from, to)| (TranslationId::KeepSource { from, to }, Translation::KeepSource));
     let untracked = (link_name(), link_name())
         .prop_map(|(from, to)| (TranslationId::Untracked { from, to }, Translation::Untracked));
-    prop_oneof![service, keep, untracked]
+    let clamp = link_name().prop_map(|link| (TranslationId::ClampMss { link }, Translation::ClampMss));
+    prop_oneof![service, keep, clamp, untracked]
 }
 
 fn filter() -> impl Strategy<Value = (AllowanceId, Allowance)> {

@@ -4,6 +4,7 @@ mod any_packet;
 mod clusters;
 mod drawn;
 mod laws;
+mod lengths;
 mod paths;
 mod plans;
 mod services;

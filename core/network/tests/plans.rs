@@ -28,7 +28,7 @@ fn a_step_tells_what_it_does_and_why() {
     let mut desired = Wanted::default();
     let id = RouteId { table: crate::network::Table::MAIN, to: cidr("10.2.0.0/16") };
     let kind = crate::network::RouteKind::Out { link: link("vx-tombolo"), via: Some(ip("fd74::4")) };
-    desired.network.put(Entry::Route(id, crate::network::Route { kind, source: None }));
+    desired.network.put(Entry::Route(id, crate::network::Route { kind, source: None, mtu: None }));
     desired.because.insert(Item::Route(id), "east is reached through west/gw-a".into());
     assert_eq!(
         plan(&desired, &Network::default()).to_string(),

@@ -61,6 +61,7 @@ fn gateway(node: &str, active: Option<u64>, reach: &[(&str, Reach)]) -> Object {
         keys: vec![],
         active: active.map(Epoch),
         reach: reach.iter().map(|(id, reach)| (cluster(id), *reach)).collect(),
+        remarks: [].into(),
     })
 }
 

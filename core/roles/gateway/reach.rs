@@ -7,8 +7,11 @@ use super::cards;
 use crate::base::{ClusterId, Instant, Lasting};
 use crate::model::Reach;
 use crate::paths::Way;
+use crate::paths::carried::LONGEST;
 use crate::sync::Index;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use core::time::Duration;
 
 /// How long no path to a cluster lives before its card calls it lost and DNS hides it. A change of path takes well under a
@@ -85,6 +88,15 @@ impl Reached {
     }
 }
 
+/// What people should know of the connections: that the cable in use does not carry all that its link takes.
+pub(super) fn remarks(ways: &BTreeMap<ClusterId, Way>) -> BTreeMap<ClusterId, String> {
+    let remark = |way: &Way| {
+        let carried = way.carried.get(way.from_overlay?);
+        carried.longest().filter(|longest| *longest < LONGEST).map(|_| format!("the cable carries {carried}"))
+    };
+    ways.iter().filter_map(|(cluster, way)| Some((cluster.clone(), remark(way)?))).collect()
+}
+
 /// What the own card calls lost.
 pub(super) fn lost_before<'a>(index: &'a Index, own: &crate::base::NodeName) -> BTreeSet<&'a ClusterId> {
     let card = cards(index).find(|card| card.node == *own);
@@ -95,7 +107,7 @@ pub(super) fn lost_before<'a>(index: &'a Index, own: &crate::base::NodeName) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths::Way;
+    use crate::paths::{Carried, Way};
 
     fn at(secs: u64) -> Instant {
         Instant::from_origin(Duration::from_secs(secs))
@@ -144,5 +156,23 @@ mod tests {
     #[test]
     fn what_the_former_self_had_lost_stays_lost() {
         assert_eq!(told(&[(1, Reach::Lost), (2, Reach::Lost)], true), [Reach::Connected, Reach::Lost]);
+    }
+
+    #[test]
+    fn a_cable_that_carries_less_than_all_is_remarked_and_one_that_carries_nothing_has_no_effective_clamp() {
+        let slot = crate::base::Slot::all()[1];
+        let remark = |carried, from_overlay| {
+            let mut way = Way { from_overlay, ..Way::UNKNOWN };
+            way.carried.set(slot, carried);
+            remarks(&[(east(), way)].into()).remove(&east())
+        };
+        for carried in [Carried::Unknown, Carried::UpTo(LONGEST)] {
+            assert_eq!(remark(carried, Some(slot)), None);
+        }
+        let said = remark(Carried::UpTo(1_300), Some(slot)).unwrap();
+        assert_eq!(said, "the cable carries packets of 1300 bytes");
+        let said = remark(Carried::Nothing, Some(slot)).unwrap();
+        assert_eq!(said, "the cable carries hellos, but not packets of 576 bytes: the clamp is not effective");
+        assert_eq!(remark(Carried::UpTo(1_300), None), None, "this node has no such cable");
     }
 }

@@ -131,6 +131,7 @@ pub fn card(name: &str, site: u8, index: u8, active: Option<u64>) -> Object {
         keys: keys(site, index),
         active: active.map(Epoch),
         reach: BTreeMap::new(),
+        remarks: BTreeMap::new(),
     })
 }
 

@@ -36,7 +36,7 @@ fn by_way_of(network: &mut Network, to: IpAddr, via: IpAddr) {
     let id = RouteId { table: TABLE_OUT, to: Cidr::host(to) };
     let source = network.routes.get(&id).map_or_else(|| Some(inner(0)[0]), |route| route.source);
     let kind = RouteKind::Out { link: link(), via: Some(via) };
-    network.routes.insert(id, Route { kind, source });
+    network.routes.insert(id, Route { kind, source, mtu: None });
 }
 
 fn drivers(side: &Side, directory: &Path) -> Drivers {

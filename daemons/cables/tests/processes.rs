@@ -100,7 +100,7 @@ pub fn network(side: usize, own: CableKey, other: CableKey, driver: CableDriver)
     for to in &allowed {
         let source = inner(side).into_iter().find(|source| source.is_ipv4() == to.is_ipv4());
         let kind = RouteKind::Out { link: link(), via: None };
-        network.routes.insert(RouteId { table: TABLE_OUT, to: *to }, Route { kind, source });
+        network.routes.insert(RouteId { table: TABLE_OUT, to: *to }, Route { kind, source, mtu: None });
     }
     network.rules.insert(RULE_OUT, Rule { from_link: None, table: TABLE_OUT });
     for address in inner(side) {

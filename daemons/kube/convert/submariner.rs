@@ -62,6 +62,8 @@ struct GatewayStatus {
 #[serde(default)]
 struct Connection {
     status: String,
+    #[serde(rename = "statusMessage")]
+    status_message: String,
     endpoint: EndpointSpec,
 }
 
@@ -164,16 +166,21 @@ pub fn read_gateway(value: &Value) -> Result<Gateway, ConvertError> {
         other => return Err(ConvertError::bad("status.haStatus", other, "it is active or passive")),
     };
     let mut reach: BTreeMap<ClusterId, Reach> = BTreeMap::new();
+    let mut remarks = BTreeMap::new();
     for (i, connection) in status.connections.iter().enumerate() {
-        let cluster = parse(format!("status.connections[{i}].endpoint.cluster_id"), &connection.endpoint.cluster_id)?;
+        let cluster: ClusterId =
+            parse(format!("status.connections[{i}].endpoint.cluster_id"), &connection.endpoint.cluster_id)?;
         let said = match connection.status.as_str() {
             "connected" => Reach::Connected,
             "error" => Reach::Lost,
             _ => Reach::Unknown,
         };
         // The best of several cables to one cluster.
-        let known = reach.entry(cluster).or_insert(said);
+        let known = reach.entry(cluster.clone()).or_insert(said);
         *known = (*known).min(said);
+        if !connection.status_message.is_empty() {
+            remarks.insert(cluster, connection.status_message.clone());
+        }
     }
     Ok(Gateway {
         node: parse("metadata.name", text(value, "metadata.name")?)?,
@@ -183,6 +190,7 @@ pub fn read_gateway(value: &Value) -> Result<Gateway, ConvertError> {
         keys: read_keys(noted(value, "annotations", KEYS).unwrap_or_default())?,
         active,
         reach,
+        remarks,
     })
 }
 
@@ -200,13 +208,14 @@ pub fn write_gateway(gateway: &Gateway, own: &ClusterId) -> Value {
         ..EndpointSpec::default()
     };
     let connection = |(cluster, reach): (&ClusterId, &Reach)| {
+        let remark = gateway.remarks.get(cluster).map_or("", String::as_str);
         let status = match reach {
             Reach::Connected => "connected",
             Reach::Unknown => "connecting",
             Reach::Lost => "error",
         };
         let endpoint = EndpointSpec { cluster_id: cluster.to_string(), ..EndpointSpec::default() };
-        json!({ "status": status, "statusMessage": "", "endpoint": endpoint })
+        json!({ "status": status, "statusMessage": remark, "endpoint": endpoint })
     };
     let keys: Vec<_> = gateway.keys.iter().map(key_text).collect();
     let epoch = gateway.active.map_or(Value::Null, |Epoch(epoch)| json!(epoch.to_string()));

@@ -47,6 +47,9 @@ impl Table {
         }
         table.translations.extend(lines.iter().filter_map(kept).map(|id| (id, Translation::KeepSource)));
         table.translations.extend(lines.iter().filter_map(untracked).map(|id| (id, Translation::Untracked)));
+        table
+            .translations
+            .extend(lines.iter().filter_map(|line| clamped(line, &lines)).map(|id| (id, Translation::ClampMss)));
         table.filters.extend(lines.iter().filter_map(|line| filter(line, &lines)));
         let mirrored: BTreeSet<_> = named("mirrors").filter_map(|element| socket(element.get(0)?)).collect();
         table.outlived = named("backends").filter_map(socket).filter(|backend| !mirrored.contains(backend)).collect();
@@ -223,6 +226,17 @@ fn untracked(line: &Line<'_>) -> Option<TranslationId> {
         .then(|| line.link())
         .flatten()
         .map(|from| TranslationId::Untracked { from, to: LinkName(to.into()) })
+}
+
+/// A line that clamps what comes in by a link, if there is one that clamps what goes out.
+fn clamped(line: &Line<'_>, lines: &[Line<'_>]) -> Option<TranslationId> {
+    let by_route = |line: &Line<'_>| {
+        line.chain == "clamp"
+            && line.statement("mangle").is_some_and(|mangle| mangle.pointer("/value/rt/key") == Some(&"mtu".into()))
+    };
+    let link = line.link().filter(|_| by_route(line))?;
+    let is_out = |line: &&Line<'_>| by_route(line) && line.meta("oifname").and_then(Value::as_str) == Some(&*link.0);
+    lines.iter().find(is_out).is_some().then(|| TranslationId::ClampMss { link: link.clone() })
 }
 
 /// A line of the chain of filters, and the chains that it leads to.

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{Instant, Rng};
 use tombolo_core::model::Protocol;
-use tombolo_core::network::constants::{CABLE_PORT_BASE, OVERLAY_PORT};
+use tombolo_core::network::constants::{CABLE_LINK_PREFIX, CABLE_PORT_BASE, OVERLAY_PORT};
 use tombolo_core::network::nft::Socket;
 use tombolo_core::network::{
-    Arrival, Conntrack, Direction, Encapsulation, Flow, Learned, LinkName, Network, Outcome, Packet, Stage, Transport,
-    Tuple, forward,
+    Arrival, Conntrack, Direction, Encapsulation, Flow, Learned, LinkName, Network, Outcome, Packet, RouteKind, Stage,
+    Transport, Tuple, forward,
 };
 
 pub const TESTS: &[Test] = &[("the_kernel_does_with_packets_what_the_model_says", agree)];
@@ -75,6 +75,11 @@ impl Bout {
                 let (first, last) = (below(&mut self.chance, 3).into(), below(&mut self.chance, 4).into());
                 ours.put(service(ip(address), protocol, backends.get(first..last).unwrap_or_default()));
             }
+        }
+        for route in ours.routes.values_mut() {
+            let into_cable =
+                matches!(&route.kind, RouteKind::Out { link, .. } if link.0.starts_with(CABLE_LINK_PREFIX));
+            route.mtu = if into_cable { one_of(&mut self.chance, &[None, Some(1_220), Some(1_300)]) } else { None };
         }
         // Which keys may send what is the cable's business, and these cables have no keys.
         for peer in ours.peers.values_mut() {
@@ -149,7 +154,8 @@ impl Bout {
             Transport::Udp { source: source_port, destination: destination_port }
         };
         let ttl = one_of(&mut self.chance, &[1, 2, 64, 64, 64, 64]);
-        let packet = Packet { source, destination, transport, ttl, length: 60, outer: None };
+        let packet = Packet { source, destination, transport, ttl, length: 60, mss: None, outer: None };
+        let packet = self.asking(packet);
         match below(&mut self.chance, 4) {
             0 => (true, packet),
             1 => (false, packet),
@@ -163,6 +169,7 @@ impl Bout {
         let seen = self.heard[usize::try_from(self.chance.below(self.heard.len() as u64)).unwrap()].clone();
         let flags = one_of(&mut self.chance, &[SYN_ACK, ACK, ACK, FIN, RST]);
         let packet = answer(seen.packet(), flags);
+        let packet = self.asking(packet);
         match seen {
             Seen::Pod(_) | Seen::Host(_) => (true, packet),
             Seen::Uplink(_) => (false, packet),
@@ -172,6 +179,13 @@ impl Bout {
             }
             Seen::Cable(rank, _) => (false, Packet { outer: self.cable_of(rank), ..packet }),
         }
+    }
+
+    /// What opens a connection asks for segments of some length, or of none.
+    fn asking(&mut self, packet: Packet) -> Packet {
+        let opens = matches!(packet.transport, Transport::Tcp { flags, .. } if flags.syn);
+        let mss = one_of(&mut self.chance, &[None, Some(536), Some(1_200), Some(1_460)]);
+        Packet { mss: mss.filter(|_| opens), ..packet }
     }
 
     fn overlay(&mut self) -> Encapsulation {

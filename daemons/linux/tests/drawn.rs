@@ -62,7 +62,8 @@ fn translation() -> impl Strategy<Value = (TranslationId, Translation)> {
         (range(), range()).prop_map(|(from, to)| (TranslationId::KeepSource { from, to }, Translation::KeepSource));
     let untracked =
         (name(), name()).prop_map(|(from, to)| (TranslationId::Untracked { from, to }, Translation::Untracked));
-    prop_oneof![service, keep, untracked]
+    let clamp = name().prop_map(|link| (TranslationId::ClampMss { link }, Translation::ClampMss));
+    prop_oneof![service, keep, clamp, untracked]
 }
 
 fn filter() -> impl Strategy<Value = (AllowanceId, Allowance)> {
@@ -79,8 +80,8 @@ fn route() -> impl Strategy<Value = (RouteId, Route)> {
         3 => (name(), via).prop_map(|(link, via)| RouteKind::Out { link, via }),
         1 => Just(RouteKind::Blackhole),
     ];
-    (table, range(), kind, option::of(ip(&["192.0.2.1", "192.0.2.2"])))
-        .prop_map(|(table, to, kind, source)| (RouteId { table: Table(table), to }, Route { kind, source }))
+    (table, range(), kind, option::of(ip(&["192.0.2.1", "192.0.2.2"])), option::of(576u16..578))
+        .prop_map(|(table, to, kind, source, mtu)| (RouteId { table: Table(table), to }, Route { kind, source, mtu }))
 }
 
 fn sysctls() -> impl Strategy<Value = Vec<(String, String)>> {

@@ -252,7 +252,10 @@ fn base(host: &Network) {
         TranslationId::Masquerade { from, except } => {
             Some(format!("\t\tip saddr {from} ip daddr != {except} masquerade\n"))
         }
-        TranslationId::Service { .. } | TranslationId::KeepSource { .. } | TranslationId::Untracked { .. } => None,
+        TranslationId::Service { .. }
+        | TranslationId::KeepSource { .. }
+        | TranslationId::ClampMss { .. }
+        | TranslationId::Untracked { .. } => None,
     });
     let masquerades: String = masquerades.collect();
     sh(&format!(

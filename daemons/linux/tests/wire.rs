@@ -5,6 +5,8 @@ use tombolo_core::network::{Flags, Mac, Packet, Transport};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// The option of TCP, which is the first where there is one.
+const MSS: u8 = 2;
 /// Bytes of a header of Ethernet.
 pub const ETHERNET: usize = 14;
 
@@ -15,7 +17,9 @@ pub fn bytes(packet: &Packet) -> Vec<u8> {
             let bits = [(flags.fin, 1), (flags.syn, 2), (flags.rst, 4), (flags.ack, 16)];
             let bits = bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
             let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
-            (TCP, [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 1, 5 << 4, bits, 0xff, 0xff, 0, 0, 0, 0]].concat())
+            let option = packet.mss.map_or(vec![], |mss| [&[MSS, 4], &mss.to_be_bytes()[..]].concat());
+            let words = u8::try_from(5 + option.len() / 4).unwrap();
+            (TCP, [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 1, words << 4, bits, 0xff, 0xff, 0, 0, 0, 0], &option].concat())
         }
         Transport::Udp { source, destination } => {
             let length = packet.length - 20;
@@ -74,6 +78,13 @@ fn checksum(bytes: &[u8]) -> u16 {
 pub fn parse(bytes: &[u8]) -> Option<Packet> {
     let header = bytes.get(..20).filter(|header| header[0] == 0x45)?;
     let transport = bytes.get(20..)?;
+    let mss = || match transport.get(12..)? {
+        [words, _, _, _, _, _, _, _, MSS, 4, high, low, ..] if words >> 4 > 5 => {
+            Some(u16::from_be_bytes([*high, *low]))
+        }
+        _ => None,
+    };
+    let mss = if header[9] == TCP { mss() } else { None };
     let port = |at: usize| Some(u16::from_be_bytes(transport.get(at..at + 2)?.try_into().ok()?));
     let transport = match header[9] {
         TCP => {
@@ -88,7 +99,7 @@ pub fn parse(bytes: &[u8]) -> Option<Packet> {
     let address = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(header.get(at..at + 4)?).ok()?)));
     let length = u16::from_be_bytes([header[2], header[3]]);
     let (source, destination) = (address(12)?, address(16)?);
-    Some(Packet { source, destination, transport, ttl: header[8], length, outer: None })
+    Some(Packet { source, destination, transport, ttl: header[8], length, mss, outer: None })
 }
 
 /// A frame with an IPv4 packet.

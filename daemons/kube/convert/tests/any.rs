@@ -194,16 +194,19 @@ pub(super) fn lease() -> impl Strategy<Value = Lease> {
 pub(super) fn gateway() -> impl Strategy<Value = Gateway> {
     let reach = prop_oneof![Just(Reach::Connected), Just(Reach::Unknown), Just(Reach::Lost)];
     let outside = (option::of(address()), option::of(1..u16::MAX));
-    (node_name(), address(), outside, vec(cable_key(), 0..5), option::of(epoch()), btree_map(cluster(), reach, 0..4))
-        .prop_map(|(node, address, (public, discovery_port), keys, active, reach)| Gateway {
+    let reached = btree_map(cluster(), (reach, option::of("[a-z ]{1,20}")), 0..4);
+    (node_name(), address(), outside, vec(cable_key(), 0..5), option::of(epoch()), reached).prop_map(
+        |(node, address, (public, discovery_port), keys, active, reached)| Gateway {
             node,
             address,
             public,
             discovery_port,
             keys,
             active,
-            reach,
-        })
+            reach: reached.iter().map(|(cluster, (reach, _))| (cluster.clone(), *reach)).collect(),
+            remarks: reached.into_iter().filter_map(|(cluster, (_, remark))| Some((cluster, remark?))).collect(),
+        },
+    )
 }
 
 pub(super) fn cluster_record() -> impl Strategy<Value = ClusterRecord> {

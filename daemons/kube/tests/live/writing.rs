@@ -222,6 +222,7 @@ async fn a_gateway_object_gets_signs_of_life_and_nothing_else_of_it_changes() {
         keys: vec![CableKey([7; 32])],
         active: Some(Epoch(3)),
         reach: BTreeMap::new(),
+        remarks: BTreeMap::new(),
     };
     let object = Object::from(gateway);
     let first = stand.write(Api::Local, create(object.clone())).await.unwrap();
