@@ -3,7 +3,7 @@
 
 use nix::cmsg_space;
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
-use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo, Ipv6V6Only};
+use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6DontFrag, Ipv6RecvPacketInfo, Ipv6V6Only};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, recvmsg,
     sendmsg, setsockopt, socket,
@@ -47,6 +47,8 @@ impl Datagrams {
         if at.is_ipv6() {
             setsockopt(&opened, Ipv6V6Only, &true)?;
             setsockopt(&opened, Ipv6RecvPacketInfo, &true)?;
+            // In pieces, a long hello would get through where no packet of its length does.
+            setsockopt(&opened, Ipv6DontFrag, &true)?;
         } else {
             setsockopt(&opened, Ipv4PacketInfo, &true)?;
         }

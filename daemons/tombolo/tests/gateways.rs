@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const EAST: (&str, &str) = ("east", "gw");
-const WEST: (&str, &str) = ("west", "gw");
+pub const EAST: (&str, &str) = ("east", "gw");
+pub const WEST: (&str, &str) = ("west", "gw");
 
-fn is_skipped() -> bool {
+pub fn is_skipped() -> bool {
     let lacking = lacking();
     if let Some(what) = &lacking {
         println!("SKIPPED: gateways on the kernel ({what})");

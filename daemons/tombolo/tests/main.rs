@@ -8,6 +8,7 @@ mod bed;
 mod gateways;
 #[path = "../../linux/tests/lacking.rs"]
 mod lacking;
+mod lengths;
 mod lines;
 mod names;
 mod place;

@@ -5,12 +5,12 @@
 use crate::bed::{BROKER, Bed, Daemon, Member};
 use crate::place::Place;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tombolo_core::model::{Api, Node, Object};
 
 /// A node, by cluster and name.
-type At = (&'static str, &'static str);
+pub type At = (&'static str, &'static str);
 
 pub struct Site {
     bed: Arc<Bed>,
@@ -55,7 +55,8 @@ impl Site {
         let pods = number_of(at.0);
         place.sh(&format!(
             "ip addr add 192.0.2.{number}/24 dev wan; ip link set wan up; ip route add default via 192.0.2.200; \
-             ip addr add 10.{pods}.{number}.10/32 dev lo; sysctl -qw net.ipv4.ip_forward=1"
+             ip addr add 10.{pods}.{number}.10/32 dev lo; ip addr add fd00:{pods}:{number}::10/128 dev lo nodad; \
+             sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"
         ));
         self.announce_node(at.0, at.1, number);
         self.nodes.insert(at, place);
@@ -68,7 +69,12 @@ impl Site {
             name: name.parse().unwrap(),
             uid: format!("uid of {cluster}/{name}"),
             addresses: vec![Ipv4Addr::new(192, 0, 2, number).into()],
-            pod_ranges: vec![format!("10.{}.{number}.0/24", number_of(cluster)).parse().unwrap()],
+            pod_ranges: [
+                format!("10.{}.{number}.0/24", number_of(cluster)),
+                format!("fd00:{}:{number}::/64", number_of(cluster)),
+            ]
+            .map(|range| range.parse().unwrap())
+            .into(),
             gateway: name.starts_with("gw"),
         };
         self.apis[cluster].put(Api::Local, &Object::from(node));
@@ -91,6 +97,32 @@ impl Site {
         Ipv4Addr::new(10, number_of(at.0), self.numbers[&at], 10)
     }
 
+    /// The same pod's address of IPv6.
+    pub fn pod_v6(&self, at: At) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, number_of(at.0).into(), self.numbers[&at].into(), 0, 0, 0, 0, 0x10)
+    }
+
+    /// From now on what is longer than this is lost between two nodes, and nobody is told.
+    pub fn narrow(&self, one: At, other: At, longest: u16) {
+        for (from, to) in [(one, other), (other, one)] {
+            let (from, to, place) = (self.numbers[&from], self.numbers[&to], self.node(from));
+            // Each packet by itself is to meet the rule.
+            place.sh("ip link set wan gso_max_segs 1");
+            self.wire.sh(&format!(
+                "nft 'add table netdev narrow; add counter netdev narrow lost{from}; \
+                 add chain netdev narrow from{from} {{ type filter hook ingress device port{from} priority 0; }}; \
+                 add rule netdev narrow from{from} ip daddr 192.0.2.{to} meta length > {longest} counter name lost{from} drop'"
+            ));
+        }
+    }
+
+    /// How many packets from this node were lost since they were too long.
+    pub fn too_long(&self, from: At) -> u64 {
+        let counter = format!("nft list counter netdev narrow lost{}", self.numbers[&from]);
+        let told = self.wire.sh(&counter);
+        told.split_once("packets ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap()
+    }
+
     /// The node's cable to the wire is pulled, or put back.
     pub fn wire(&self, at: At, is: &str) {
         self.wire.sh(&format!("ip link set port{} {is}", self.numbers[&at]));
@@ -102,7 +134,7 @@ impl Site {
         let file = |name: &str| self.bed.path(name).display().to_string();
         let mut flags: Vec<String> = vec![
             format!("--node-name={}", at.1),
-            format!("--pod-cidrs=10.{number}.0.0/16"),
+            format!("--pod-cidrs=10.{number}.0.0/16,fd00:{number}::/32"),
             format!("--service-cidrs=10.10{number}.0.0/16"),
             format!("--state-dir={}", file(&format!("state-{}-{}", at.0, at.1))),
         ];
