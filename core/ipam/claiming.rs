@@ -90,6 +90,9 @@ pub struct Grounds {
     pub claims: Claims,
     /// What clusters announce.
     pub records: BTreeMap<ClusterId, Ranges>,
+    /// The claims of those who ever left, as they were when their notes were there: none, or a later one. A broker that lacks
+    /// the note has of them what was before.
+    pub since_left: BTreeMap<ClusterId, Option<Claim>>,
 }
 
 /// What the conversation is about.
@@ -166,14 +169,21 @@ impl Claiming {
         grounds: Grounds,
         now: Instant,
     ) {
-        let Grounds { claims: lost, records } = grounds;
+        let Grounds { claims: lost, records, since_left } = grounds;
         let noted = lost.left.clone();
-        let (claims, expected) = found.map_or((lost, None), |(claims, version)| (claims, Some(version)));
+        let (read, expected) = found.map_or((lost, None), |(claims, version)| (claims, Some(version)));
+        let mut claims = read.clone();
+        for (cluster, claim) in since_left {
+            if noted.get(&cluster).is_some_and(|epoch| !read.is_of_before_it_left(&cluster, *epoch)) {
+                claims.members.remove(&cluster);
+                claims.members.extend(claim.map(|claim| (cluster, claim)));
+            }
+        }
         match admit(&claims, &records, application) {
             Err(refusal) => self.refused(&refusal),
             Ok(mut admitted) => {
                 admitted.claims.note_left(&noted);
-                if admitted.claims == claims && expected.is_some() {
+                if admitted.claims == read && expected.is_some() {
                     self.over(Outcome::Claimed(admitted.claim));
                 } else {
                     self.write(admitted.claims, expected, Outcome::Claimed(admitted.claim), now);

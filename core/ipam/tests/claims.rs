@@ -305,6 +305,35 @@ fn a_note_is_left_though_the_broker_has_lost_the_claim() {
     }
 }
 
+#[test]
+fn of_who_left_an_old_claim_that_came_back_is_void_and_a_later_one_is_put_back() {
+    let [east, west] = ["east", "west"].map(|name| application(name, GlobalWish::None));
+    let claim = |who: &Application| Claim { identity: who.identity.clone(), ranges: who.ranges.clone() };
+    let later = Claim { identity: "of later".into(), ranges: ranges(&["10.7.0.0/16"], &["10.107.0.0/16"]) };
+    for since in [None, Some(later)] {
+        let mut broker = Broker::new();
+        // An old backup: east has a claim, and no note. West wants to have the same.
+        let old = Claims { members: [(east.cluster.clone(), claim(&east))].into(), ..Claims::default() };
+        broker.0.create((), old.clone()).unwrap();
+        let mut claims = old;
+        claims.note_left(&[(east.cluster.clone(), Epoch(7))].into());
+        let since_left = [(east.cluster.clone(), since.clone())].into();
+        let grounds = Grounds { claims, since_left, ..Grounds::default() };
+        let mut claiming = Claiming::new(west.clone(), grounds, 1, Instant::ZERO);
+        let mut said = vec![];
+        while let Some(output) = claiming.poll_output() {
+            if let Some(answer) = broker.answer(&output) {
+                claiming.handle(answer, Instant::ZERO);
+            }
+            said.push(output);
+        }
+        assert_eq!(said.last(), Some(&Output::Done(Outcome::Claimed(claim(&west)))));
+        let claims = broker.claims();
+        assert_eq!(claims.members.get(&east.cluster), since.as_ref());
+        assert!(claims.is_of_before_it_left(&east.cluster, Epoch(7)));
+    }
+}
+
 struct AnyBroker(Broker);
 
 impl Subject for AnyBroker {

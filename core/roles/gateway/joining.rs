@@ -46,6 +46,8 @@ pub(super) struct Joining {
     told: Option<Event>,
     /// The notes of clusters that left, as far as they were ever seen: a broker that got old data back lacks some.
     notes: BTreeMap<ClusterId, Epoch>,
+    /// Their claims when their notes were seen last: none, or those of clusters that joined again.
+    since_left: BTreeMap<ClusterId, Option<Claim>>,
 }
 
 impl Joining {
@@ -59,6 +61,7 @@ impl Joining {
             claimed: false,
             told: None,
             notes: BTreeMap::new(),
+            since_left: BTreeMap::new(),
         }
     }
 
@@ -114,9 +117,13 @@ impl Gateway {
 
     /// Takes note of who left, for ever.
     pub(super) fn see_notes(&mut self) {
-        for (cluster, epoch) in claims(&self.index).into_iter().flat_map(|claims| &claims.left) {
+        let Some(shown) = claims(&self.index) else { return };
+        for (cluster, epoch) in &shown.left {
             let known = self.joining.notes.entry(cluster.clone()).or_default();
-            *known = (*epoch).max(*known);
+            if *epoch >= *known {
+                *known = *epoch;
+                self.joining.since_left.insert(cluster.clone(), shown.members.get(cluster).cloned());
+            }
         }
     }
 
@@ -218,7 +225,7 @@ impl Gateway {
         let claims = self.index.objects(Api::Broker, Kind::Claims).find_map(|(_, object)| as_claims(object));
         let mut claims = claims.cloned().unwrap_or_default();
         claims.note_left(&self.joining.notes);
-        Grounds { claims, records }
+        Grounds { claims, records, since_left: self.joining.since_left.clone() }
     }
 
     /// A request of the conversation was answered.

@@ -124,7 +124,7 @@ impl Gateway {
             for kind in COPIED {
                 found.extend(self.index.objects(Api::Local, kind).map(|(key, _)| (Api::Local, key.into())));
                 let at_broker = self.index.objects(Api::Broker, kind);
-                let ours = at_broker.filter(|(_, object)| object.cluster() == Some(&own.cluster));
+                let ours = at_broker.filter(|(_, object)| self.may_remove(object));
                 found.extend(ours.map(|(key, _)| (Api::Broker, key.into())));
             }
         }
@@ -133,9 +133,19 @@ impl Gateway {
         found
     }
 
-    fn is_silent_at_broker(&self) -> bool {
+    /// Whether this cluster announced it: what is there under its id is not its own where the claim is another's, who joined
+    /// under the same id (B36). Before the claims are seen nobody knows.
+    fn may_remove(&self, object: &Object) -> bool {
         let own = &self.node.config().cluster;
-        let shows = |kind| self.index.shows_any(Api::Broker, kind, |object| object.cluster() == Some(own));
+        let is_anothers = || {
+            let claim = claims(&self.index).and_then(|claims| claims.members.get(own));
+            claim.is_some_and(|claim| !self.joining.is_ours(claim))
+        };
+        object.cluster() == Some(own) && self.index.synced(Api::Broker, Kind::Claims) && !is_anothers()
+    }
+
+    fn is_silent_at_broker(&self) -> bool {
+        let shows = |kind| self.index.shows_any(Api::Broker, kind, |object| self.may_remove(object));
         self.index.all_synced(Api::Broker, &COPIED) && !COPIED.into_iter().any(shows)
     }
 

@@ -1,7 +1,7 @@
 //! Which clusters the card says are reached.
 //!
 //! A path that is dead just now may be about to move, and a daemon that has just started has not heard of all yet: only what
-//! has lasted is told. DNS hides a cluster that the active gateway's card calls lost.
+//! has lasted is told. A cluster of whose paths nothing was ever heard is lost after a while, too. DNS hides a cluster that the active gateway's card calls lost.
 
 use super::cards;
 use crate::base::{ClusterId, Instant, Lasting};
@@ -27,6 +27,8 @@ const LOSS_AT_START: Duration = Duration::from_secs(15);
 pub(super) struct Reached {
     /// Clusters to which no path lives.
     lost: Lasting<ClusterId>,
+    /// Clusters of whose paths nothing is known.
+    unheard: Lasting<ClusterId>,
     /// Clusters to which one does.
     living: Lasting<ClusterId>,
     /// Clusters to which one has lived in this process's time.
@@ -40,19 +42,22 @@ impl Reached {
         Self {
             lost: Lasting::new(LOSS),
             living: Lasting::new(LOSS),
+            unheard: Lasting::new(LOSS_AT_START),
             lived: BTreeSet::new(),
             starts_until: Some(boot + LOSS_AT_START),
         }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.lost.poll_timeout(), self.living.poll_timeout(), self.starts_until].into_iter().flatten().min()
+        let lasting = [&self.lost, &self.living, &self.unheard].map(Lasting::poll_timeout);
+        lasting.into_iter().chain([self.starts_until]).flatten().min()
     }
 
     /// Whether something has lasted just now, or the start is over: what is told may be another.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
-        let [lost, living] = [&mut self.lost, &mut self.living].map(|states| !states.due(now).is_empty());
-        lost | living | self.starts_until.take_if(|until| *until <= now).is_some()
+        let states = [&mut self.lost, &mut self.living, &mut self.unheard];
+        let [lost, living, unheard] = states.map(|states| !states.due(now).is_empty());
+        lost | living | unheard | self.starts_until.take_if(|until| *until <= now).is_some()
     }
 
     /// What to tell, of these paths. Of what it has not seen itself, a process that has just started believes only what its
@@ -66,7 +71,12 @@ impl Reached {
         let starting = self.starts_until.is_some();
         let mut told = BTreeMap::new();
         for (cluster, way) in ways {
-            for (state, lasting) in [(Reach::Lost, &mut self.lost), (Reach::Connected, &mut self.living)] {
+            let states = [
+                (Reach::Lost, &mut self.lost),
+                (Reach::Connected, &mut self.living),
+                (Reach::Unknown, &mut self.unheard),
+            ];
+            for (state, lasting) in states {
                 if way.reach == state {
                     lasting.note(cluster, now);
                 } else {
@@ -80,6 +90,8 @@ impl Reached {
             let reach = match way.reach {
                 Reach::Lost if starting && is_news => Reach::Unknown,
                 Reach::Lost if !self.lost.lasted(cluster) => Reach::Connected,
+                // A firewall that lets nothing through from the first day is no reason to answer for ever (B64).
+                Reach::Unknown if lost_before.contains(cluster) || self.unheard.lasted(cluster) => Reach::Lost,
                 told @ (Reach::Lost | Reach::Connected | Reach::Unknown) => told,
             };
             told.insert(cluster.clone(), reach);
@@ -154,7 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn what_the_former_self_had_lost_stays_lost() {
+    fn a_cluster_that_is_never_heard_is_lost_at_last_b64() {
+        let steps = [(1, Reach::Unknown), (15, Reach::Unknown), (16, Reach::Unknown), (17, Reach::Connected)];
+        let told = told(&steps, false);
+        assert_eq!(told, [Reach::Unknown, Reach::Unknown, Reach::Lost, Reach::Connected]);
+    }
+
+    #[test]
+    fn what_the_former_self_had_lost_stays_lost_until_it_is_reached() {
+        let steps = [(1, Reach::Unknown), (2, Reach::Connected)];
+        assert_eq!(told(&steps, true), [Reach::Lost, Reach::Connected]);
         assert_eq!(told(&[(1, Reach::Lost), (2, Reach::Lost)], true), [Reach::Connected, Reach::Lost]);
     }
 

@@ -154,10 +154,13 @@ fn one_that_is_killed_while_it_leaves_goes_on_when_it_is_told_again() {
 #[test]
 fn one_that_was_refused_leaves_what_is_anothers_under_its_id() {
     let stranger = ("west", "uid-stranger", "10.9.0.0/16", "10.109.0.0/16");
-    let mut scene = settled(&[claims(&[EAST, stranger])]);
+    let theirs = [record("west", 5, 900), candidates("west", 5, 900, &[("gw-a", 0)])];
+    let mut scene = settled(&[claims(&[EAST, stranger]), theirs[0].clone(), theirs[1].clone()]);
     leave(&mut scene);
     scene.run(Duration::from_secs(5));
     assert_eq!((left(&scene), claimers(&scene)), (1, ["east", "west"].map(String::from).into()));
+    let stays = |object: &Object| scene.apis.of_kind(Api::Broker, object.kind()).contains(&object);
+    assert!(theirs.iter().all(stays), "{:?}", shown(&scene, Api::Broker));
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn who_left_stays_so_at_a_broker_that_got_old_data_back_and_the_note_is_put_back
     scene.show(Api::Broker, claims(&[EAST, WEST]));
     scene.run(Duration::from_secs(5));
     assert!(!is_copied(&scene, 7), "it is of before");
-    assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Claims), [&noted(&[EAST, WEST], &[("east", 7)])]);
+    assert_eq!(scene.apis.of_kind(Api::Broker, Kind::Claims), [&noted(&[WEST], &[("east", 7)])], "so is its claim");
     scene.show(Api::Broker, record("east", 2, 8));
     scene.run(Duration::from_secs(5));
     assert!(is_copied(&scene, 8), "it has joined again");
