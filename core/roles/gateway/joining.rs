@@ -212,11 +212,13 @@ impl Gateway {
     fn grounds(&self) -> Grounds {
         let own = &self.node.config().cluster;
         let mut records: BTreeMap<ClusterId, Ranges> = BTreeMap::new();
-        for (_, object) in self.index.objects(Api::Broker, Kind::Cluster) {
+        // Who left may still be shown by a broker that got old data back.
+        let announced = |kind| self.index.objects(Api::Broker, kind).filter(|(_, o)| !self.is_of_before_it_left(o));
+        for (_, object) in announced(Kind::Cluster) {
             let Some(record) = as_record(object).filter(|record| record.cluster != *own) else { continue };
             records.insert(record.cluster.clone(), ranges_of(record));
         }
-        for (_, object) in self.index.objects(Api::Broker, Kind::Endpoint) {
+        for (_, object) in announced(Kind::Endpoint) {
             let Object::Endpoint(endpoint) = object else { continue };
             if endpoint.cluster != *own {
                 records.entry(endpoint.cluster.clone()).or_default().nodes.push(endpoint.private_ip);

@@ -252,3 +252,12 @@ fn who_left_stays_so_at_a_broker_that_got_old_data_back_and_the_note_is_put_back
     scene.run(Duration::from_secs(5));
     assert!(is_copied(&scene, 8), "it has joined again");
 }
+
+#[test]
+fn what_is_still_shown_of_who_left_bars_no_newcomer() {
+    let of_before = record("north", 1, 7);
+    let scene = settled(&[of_before.clone(), noted(&[], &[("north", 7)])]);
+    assert_eq!(claimers(&scene), ["west"]);
+    let scene = settled(&[of_before, noted(&[], &[("north", 6)])]);
+    assert!(claimers(&scene).is_empty(), "it has joined again");
+}
