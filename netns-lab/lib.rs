@@ -22,5 +22,7 @@ mod lab;
 mod messages;
 mod nft;
 pub mod pods;
+mod process;
 mod relay;
+pub mod run;
 pub mod topology;

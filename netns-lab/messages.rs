@@ -27,6 +27,13 @@ fn link(number: u32, name: &str) -> LinkMessage {
     message
 }
 
+/// The end of a link, and of what it leads to.
+pub(crate) fn unplug(number: u32) -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = number;
+    RouteNetlinkMessage::DelLink(message)
+}
+
 /// A bridge, down.
 pub(crate) fn bridge(name: &str) -> RouteNetlinkMessage {
     let mut message = link(BRIDGE_NUMBER, name);

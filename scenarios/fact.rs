@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::{Key, Object};
-use tombolo_core::roles::Event;
+use tombolo_core::roles::{Event, Note};
 
 /// An API server: a cluster's, or the broker's where it has one of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -170,6 +170,16 @@ pub enum What {
         /// What came of it.
         outcome: Outcome,
     },
+}
+
+impl From<Note> for What {
+    fn from(note: Note) -> Self {
+        match note {
+            Note::Told(event) => Self::Told(event),
+            Note::Applied { steps, items } => Self::Applied { steps, items },
+            Note::Table { names, synced } => Self::Table { names, synced },
+        }
+    }
 }
 
 /// One thing that happened.

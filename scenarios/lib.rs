@@ -18,6 +18,7 @@ mod exports;
 mod fact;
 pub mod format;
 pub mod fuzz;
+pub mod ground;
 mod hopeless;
 pub mod invariants;
 pub mod layout;

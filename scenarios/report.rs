@@ -110,7 +110,7 @@ impl Report {
                 writeln!(text, "  broken  {} at {}: {}", violation.invariant, seconds(violation.at), violation.text);
         }
         let _ =
-            writeln!(text, "  {:<8}{} simulated, trace {}", self.judgement().word(), seconds(self.ended), self.hash);
+            writeln!(text, "  {:<8}{} played, trace {}", self.judgement().word(), seconds(self.ended), self.hash);
         text
     }
 

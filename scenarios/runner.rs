@@ -195,7 +195,9 @@ impl<'a> Run<'a> {
         self.failures.push(Failure { at: self.ended, text });
     }
 
-    fn report(self, seed: u64, skipped: Option<String>) -> Report {
+    fn report(mut self, seed: u64, skipped: Option<String>) -> Report {
+        // In a world with time of its own, what happened may be told a moment later.
+        self.facts.sort_by_key(|fact| fact.at);
         let verdicts = self.verdicts(skipped.as_deref());
         let (watches, violations) = match &skipped {
             Some(_) => Default::default(),
@@ -253,6 +255,7 @@ fn ability_name(ability: Ability) -> &'static str {
         Ability::Delay => "delay",
         Ability::Jitter => "jitter",
         Ability::HeldFlows => "held-flows",
+        Ability::Clocks => "clocks",
         Ability::Deterministic => "deterministic",
         Ability::Hours => "hours",
     }

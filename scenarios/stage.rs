@@ -19,6 +19,8 @@ pub enum Ability {
     Jitter,
     /// Flows that outlive a probe.
     HeldFlows,
+    /// Clocks of a node that are wrong.
+    Clocks,
     /// Stopping time between steps: results are bit-exact.
     Deterministic,
     /// Playing an hour within a few seconds.
@@ -181,6 +183,7 @@ pub trait Stage {
     /// # Errors
     /// See [`StageError`].
     fn probe(&mut self, id: ProbeId, probe: &Probe) -> Result<(), StageError>;
-    /// What happened since the last call, in order of time.
+    /// What happened since the last call, in order of time. In a world with time of its own, what happened a moment ago may
+    /// come with the next.
     fn facts(&mut self) -> Vec<Fact>;
 }

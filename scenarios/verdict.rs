@@ -21,13 +21,13 @@ use crate::whereabouts::Whereabouts;
 use crate::wording::{self, seconds};
 use crate::{ApiRef, Expectation, Fact, Outcome, Place, Scenario, Watched, What, When, trace};
 use core::time::Duration;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tombolo_core::base::ClusterId;
 use tombolo_core::roles::Event;
 
 /// How something was judged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// It held.

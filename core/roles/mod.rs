@@ -30,4 +30,4 @@ pub use gateway::{Gateway, GatewayConfig, GatewayWake, LEASE};
 pub use node_network::{cable_link, overlay_link};
 pub use node_side::NodeConfig;
 pub use route_agent::{RouteAgent, RouteAgentWake};
-pub use vocabulary::{Event, Input, Output, RequestId, Role, Via};
+pub use vocabulary::{Event, Input, Note, Output, RequestId, Role, Via};

@@ -4,7 +4,7 @@ use crate::base::{ClusterId, Epoch, Machine, Slot, Wall};
 use crate::dns::Table;
 use crate::model::{Api, ApiError, Key, Kind, Object, Version, WatchEvent, Write};
 use crate::nat;
-use crate::network::Wanted;
+use crate::network::{Plan, Wanted};
 use crate::paths::Carried;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -205,6 +205,41 @@ impl fmt::Display for Event {
             Self::Public(None) => f.write_str("is seen from outside under its own address"),
             Self::Ignored { because } => write!(f, "ignored: {because}"),
         }
+    }
+}
+
+/// What a daemon did, for whoever watches it from outside: its events, and what its hands made of its outputs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Note {
+    /// It told something.
+    Told(Event),
+    /// A plan was applied to its node's kernel.
+    Applied {
+        /// One line a step.
+        steps: Vec<String>,
+        /// How many items of ours (links, routes, rules, …) the kernel has now.
+        items: usize,
+    },
+    /// Its DNS server has a new table.
+    Table {
+        /// Names it can answer.
+        names: usize,
+        /// Whether all views have synced.
+        synced: bool,
+    },
+}
+
+impl Note {
+    /// Of a plan that was applied, after which the kernel has so many items of ours.
+    #[must_use]
+    pub fn of_plan(plan: &Plan, items: usize) -> Self {
+        Self::Applied { steps: plan.lines(), items }
+    }
+
+    /// Of a table that is answered from now on.
+    #[must_use]
+    pub fn of_table(table: &Table) -> Self {
+        Self::Table { names: table.names(), synced: table.synced() }
     }
 }
 

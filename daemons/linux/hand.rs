@@ -36,9 +36,9 @@ pub enum Namespace {
 #[derive(Debug)]
 pub enum Deed {
     /// What was wanted is so; these steps were taken.
-    Applied(Plan),
+    Applied(Plan, usize),
     /// Others had changed what is ours; these steps put it back.
-    PutBack(Plan),
+    PutBack(Plan, usize),
     /// It could not.
     Failed(Error),
 }
@@ -179,7 +179,8 @@ impl Worker {
         self.failed = outcome.is_err().then(Instant::now);
         self.look_at = Some(Instant::now() + ROUND);
         self.inbox.put(Input::Applied(outcome.as_ref().map(|_| ()).map_err(ToString::to_string)));
-        (self.tell)(outcome.map_or_else(Deed::Failed, Deed::Applied));
+        let items = self.node.items();
+        (self.tell)(outcome.map_or_else(Deed::Failed, |plan| Deed::Applied(plan, items)));
     }
 
     fn put_back(&mut self) {
@@ -187,7 +188,7 @@ impl Worker {
         let Some(wanted) = self.last.clone() else { return };
         match self.node.reconcile(&wanted) {
             Ok(plan) if plan.is_empty() => {}
-            Ok(plan) => (self.tell)(Deed::PutBack(plan)),
+            Ok(plan) => (self.tell)(Deed::PutBack(plan, self.node.items())),
             Err(error) => {
                 self.look_at = Some(Instant::now() + AGAIN);
                 (self.tell)(Deed::Failed(error));

@@ -40,6 +40,8 @@ pub struct Node {
     transactions: Transactions,
     /// The kernel's count of all transactions of nft, when it was last looked at.
     generation: u32,
+    /// How many items of ours were there after the last [`Self::reconcile`] that succeeded.
+    items: usize,
 }
 
 /// What our table is, as long as nobody else touches it.
@@ -79,6 +81,7 @@ impl Node {
             own_links: BTreeSet::new(),
             transactions: Transactions::default(),
             generation: 0,
+            items: 0,
         })
     }
 
@@ -116,6 +119,7 @@ impl Node {
                 if taken.is_none() {
                     self.forget_outlived(&observed.network)?;
                 }
+                self.items = observed.network.entries().count();
                 if self.settle(observed)? {
                     return Ok(taken.unwrap_or(next));
                 }
@@ -134,6 +138,12 @@ impl Node {
         }
         let left = plan(&wanted, &self.look()?.network).lines().into_iter().next();
         Err(Error::Unsettled { left: left.unwrap_or_else(|| "what is there once too often comes back".into()) })
+    }
+
+    /// How many items of ours (links, routes, rules, …) there are since [`Self::reconcile`] succeeded last.
+    #[must_use]
+    pub const fn items(&self) -> usize {
+        self.items
     }
 
     /// Gives the node back as it was before anything of ours was there.

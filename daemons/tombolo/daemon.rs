@@ -1,10 +1,11 @@
 //! A daemon's life: hands on, loop, and an end that leaves the data path as it is.
 
 use crate::errors::Error;
-use crate::hands::{Lacking, Log, SystemWall};
+use crate::hands::{Lacking, Log, Noted, SystemWall};
 use crate::hellos::Hellos;
 use crate::lock::Lock;
 use crate::machines::{Blueprint, MachineUser, NodeBlueprint};
+use crate::notes::Notes;
 use crate::probing::{Probing, Secret};
 use crate::public::{Lookup, ways};
 use crate::settings::{
@@ -27,7 +28,7 @@ use tombolo_core::roles::{Input, Role};
 use tombolo_dns::{Server, Settings};
 use tombolo_kube::convert::Writer;
 use tombolo_kube::{Config, Connections, Kubernetes, Places};
-use tombolo_linux::{Hand, Namespace, NoCables};
+use tombolo_linux::{Deed, Hand, Namespace, NoCables};
 use tombolo_shell::{Hands, Inbox, KernelHand, NatHand, NetHand, ZoneHand, inbox, run};
 use tracing::info;
 
@@ -107,7 +108,7 @@ async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> 
     let start = Start::new(common, Some(broker), connections, who, daemon, port)?;
     let (inbox, signs) = (start.inbox.clone(), node.node_name.clone());
     let own = start.common.cluster_id.clone();
-    let kernel = Hand::start(Namespace::Here, Box::new(drivers(keys, cable_dir)?), inbox.clone(), Box::new(Log::deed))?;
+    let kernel = Hand::start(Namespace::Here, Box::new(drivers(keys, cable_dir)?), inbox.clone(), start.tell_deeds())?;
     let net = Hellos::bind(inbox.clone())?;
     let (namespace, v4) = (start.common.namespace.clone(), address.is_ipv4());
     let lookup = Lookup { ways, local, namespace, user_agent: agent, v4 };
@@ -130,7 +131,7 @@ async fn route_agent(settings: AgentSettings, daemon: &'static str, port: u16) -
         driver: node.cable_driver.to_string(),
     };
     let start = Start::new(common, None, connections, who, daemon, port)?;
-    let kernel = Hand::start(Namespace::Here, Box::new(NoCables), start.inbox.clone(), Box::new(Log::deed))?;
+    let kernel = Hand::start(Namespace::Here, Box::new(NoCables), start.inbox.clone(), start.tell_deeds())?;
     let net = Hellos::bind(start.inbox.clone())?;
     let special = Special { net: Box::new(net), kernel: Box::new(kernel), ..Special::none() };
     start.run(blueprint, special, ReadyWhen::Applied, None).await?;
@@ -160,7 +161,8 @@ async fn dns(settings: DnsSettings, daemon: &'static str, port: u16) -> Result<(
     let blueprint = Blueprint::Dns { cluster, zone: dns_zone.to_string(), ttl: dns_ttl, servers: dns_server };
     let who = Who::of(&common);
     let start = Start::new(common, None, connections, who, daemon, port)?;
-    start.run(blueprint, Special { zone: Box::new(zone), ..Special::none() }, ReadyWhen::Answers, None).await?;
+    let zone = Box::new(Noted { zone, log: start.log.clone() });
+    start.run(blueprint, Special { zone, ..Special::none() }, ReadyWhen::Answers, None).await?;
     server.stop();
     Ok(())
 }
@@ -197,6 +199,7 @@ struct Start {
     inbox: Inbox,
     inputs: UnboundedReceiver<Input>,
     seed: u64,
+    log: Log,
 }
 
 impl Start {
@@ -213,7 +216,14 @@ impl Start {
         if let Some(broker) = broker {
             places.broker = broker.broker_namespace;
         }
-        Ok(Self { common, places, connections, who, daemon, port, inbox, inputs, seed: chance()? })
+        let log = Log::new(common.notes.then(Notes::default));
+        Ok(Self { common, places, connections, who, daemon, port, inbox, inputs, seed: chance()?, log })
+    }
+
+    /// For the kernel hand.
+    fn tell_deeds(&self) -> Box<dyn FnMut(Deed) + Send> {
+        let log = self.log.clone();
+        Box::new(move |deed| log.deed(deed))
     }
 
     /// Runs it to its end. `signs` is the node on whose Gateway object it gives signs of life.
@@ -224,8 +234,7 @@ impl Start {
         ready_when: ReadyWhen,
         signs: Option<NodeName>,
     ) -> Result<(), Error> {
-        let Self { common, places, connections, who, daemon, port, inbox, inputs, seed } = self;
-        let log = Log::default();
+        let Self { common, places, connections, who, daemon, port, inbox, inputs, seed, log } = self;
         let mut config = Config::new(common.cluster_id.clone(), seed);
         config.writer = Writer { cluster: common.cluster_id.clone(), places };
         let mut kube = Kubernetes::new(connections, config, inbox.clone(), {

@@ -1,5 +1,6 @@
 //! Hands that every daemon has, and those that say that one lacks.
 
+use crate::notes::Notes;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use tombolo_core::base::{ClusterId, Wall};
 use tombolo_core::dns::Table;
 use tombolo_core::network::Wanted;
 use tombolo_core::paths::Carried;
-use tombolo_core::roles::{Event, Via};
+use tombolo_core::roles::{Event, Note, Via};
 use tombolo_linux::Deed;
 use tombolo_shell::{Journal, KernelHand, NatHand, NetHand, WallClock, ZoneHand};
 use tracing::{debug, info, warn};
@@ -16,9 +17,12 @@ use tracing::{debug, info, warn};
 /// How many lines about what was ignored are told in a second: whoever sends garbage must not fill the disk.
 const IGNORED_LINES: u32 = 10;
 
-/// Events become lines of the log. All clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<Ignored>>);
+/// Events and deeds become lines of the log, and notes for whoever wants them. All clones are one.
+#[derive(Clone, Debug)]
+pub struct Log {
+    ignored: Arc<Mutex<Ignored>>,
+    notes: Option<Notes>,
+}
 
 /// What was ignored within a second.
 #[derive(Debug, Default)]
@@ -44,14 +48,27 @@ impl Ignored {
 }
 
 impl Log {
+    /// A log, which also notes what it is told.
+    #[must_use]
+    pub fn new(notes: Option<Notes>) -> Self {
+        Self { ignored: Arc::default(), notes }
+    }
+
+    fn note(&self, note: impl FnOnce() -> Note) {
+        if let Some(notes) = &self.notes {
+            notes.write(&note());
+        }
+    }
+
     /// Tells an event.
     pub fn event(&self, event: &Event) {
+        self.note(|| Note::Told(event.clone()));
         match event {
             Event::Refused { .. } | Event::Contested { .. } | Event::PathDead { .. } | Event::Unanswered { .. } => {
                 warn!("{event}");
             }
             Event::Ignored { .. } => {
-                let mut ignored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ignored = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
                 let (tells, untold) = ignored.count(Instant::now());
                 if untold > 0 {
                     warn!("ignored {untold} more within a second");
@@ -72,14 +89,18 @@ impl Log {
     }
 
     /// Tells what was done to the node's network.
-    pub fn deed(deed: Deed) {
+    pub fn deed(&self, deed: Deed) {
         match deed {
-            Deed::Applied(plan) if plan.is_empty() => {}
-            Deed::Applied(plan) => {
+            Deed::Applied(plan, _) if plan.is_empty() => {}
+            Deed::Applied(plan, items) => {
+                self.note(|| Note::of_plan(&plan, items));
                 info!(steps = plan.steps().len(), "network changed");
                 debug!("{plan}");
             }
-            Deed::PutBack(plan) => warn!("others changed what is ours; it is put back: {plan}"),
+            Deed::PutBack(plan, items) => {
+                self.note(|| Note::of_plan(&plan, items));
+                warn!("others changed what is ours; it is put back: {plan}");
+            }
             Deed::Failed(error) => warn!("the network is not what it should be: {error}"),
         }
     }
@@ -88,6 +109,21 @@ impl Log {
 impl Journal for Log {
     fn tell(&mut self, event: Event) {
         self.event(&event);
+    }
+}
+
+/// A hand for DNS whose tables are noted.
+pub struct Noted<Z> {
+    /// The hand.
+    pub zone: Z,
+    /// Where.
+    pub log: Log,
+}
+
+impl<Z: ZoneHand> ZoneHand for Noted<Z> {
+    fn swap(&mut self, table: Arc<Table>) {
+        self.log.note(|| Note::of_table(&table));
+        self.zone.swap(table);
     }
 }
 

@@ -20,6 +20,7 @@ mod hands;
 mod hellos;
 mod lock;
 mod machines;
+mod notes;
 mod probing;
 mod public;
 mod records;

@@ -74,6 +74,9 @@ pub struct Common {
     /// Writes each step down here, for `tombolo replay`
     #[arg(long, env = "TOMBOLO_RECORD", value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Tells on standard output what is done, as JSON lines: for the lab
+    #[arg(long, hide = true)]
+    pub notes: bool,
     /// The cluster leaves the clusterset: takes away what this daemon wrote anywhere, and ends when nothing is left
     #[arg(long, env = "TOMBOLO_LEAVE")]
     pub leave: bool,

@@ -1,10 +1,11 @@
 //! What can be asked.
 
 use crate::pods::call::Number;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use core::time::Duration;
 use std::path::PathBuf;
 use tombolo_core::model::Protocol;
+use tombolo_sim::Speed;
 
 /// Plays scenarios on a real kernel: nodes and pods are network namespaces, and nothing of them stays.
 #[derive(Parser, Debug)]
@@ -21,9 +22,10 @@ Places:
   api:west                its API server     router:broker, api:broker   the broker's, where it has its own
 
 Exit codes:
-  0  it was done, or there was nothing to do
-  1  it failed; `call`: nobody answered; `check`: no lab can come up here
-  2  wrong usage
+  0  it was done, or there was nothing to do; `run`: everything that was expected held, or was SKIPPED with the reason
+  1  it failed; `call`: nobody answered; `check`: no lab can come up here; `run`: something did not hold, or --against
+     the simulator something was judged otherwise
+  2  wrong usage; `run`: a scenario that cannot be read or played (the others are played all the same)
   `shell` ends as the program in it does";
 
 #[derive(Subcommand, Debug)]
@@ -42,6 +44,8 @@ pub(super) enum Command {
         #[arg(long)]
         detach: bool,
     },
+    /// Play scenarios with real daemons, and print a verdict table for each
+    Run(Run),
     /// End a lab, so that nothing of it is left. None up is no failure
     Down {
         /// Which [default: the one that is up]
@@ -176,7 +180,52 @@ pub(super) enum Command {
         seed: u64,
         #[arg(long)]
         stay: bool,
+        #[arg(long, value_name = "PROGRAM")]
+        play: Option<PathBuf>,
+        #[arg(long)]
+        record: Option<PathBuf>,
     },
+}
+
+/// What to play, and how to tell.
+#[derive(clap::Args, Debug)]
+pub(super) struct Run {
+    /// Scenario files, or names of such here or in scenarios/ without .yaml
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Pins the chance of links, of probes, and of when daemons start; the machine has chance of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Play each so often, with the seeds from --seed on
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) times: u64,
+    /// Play each in the simulator too, and say whether the verdicts are the same
+    #[arg(long, value_name = "SPEED")]
+    pub(super) against: Option<Speed>,
+    /// Print everything that happened, before the verdicts
+    #[arg(long)]
+    pub(super) trace: bool,
+    /// Print one line for each change that matters: acts, leadership, paths and flows
+    #[arg(long)]
+    pub(super) timeline: bool,
+    /// table: for people; json: one document a run
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) output: Format,
+    /// Keep here what the daemons say (.log), what they took (.record, for tombolo replay), and what happened (.trace)
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) record: Option<PathBuf>,
+    /// The program tombolo [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(super) program: Option<PathBuf>,
+}
+
+/// How outcomes are told.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// For people.
+    Table,
+    /// One document a run.
+    Json,
 }
 
 /// Which lab.

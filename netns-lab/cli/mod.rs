@@ -2,8 +2,10 @@
 
 mod args;
 mod output;
+mod run;
 
 use crate::keeper::{self, Keeper, Quality, Reply, Request, Stay, Whereabouts};
+use crate::run::Play;
 use crate::topology::Topology;
 use crate::{abilities, capture, enter, pods};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -71,19 +73,23 @@ fn obey(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Answer { port, name } => {
-            pods::answer::serve_at(port, &name)?;
-            loop {
-                std::thread::park();
-            }
+            let port = pods::answer::listen(port)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            tokio::task::LocalSet::new().block_on(&runtime, pods::answer::answer(vec![port], name));
         }
         Command::Plan { file } => {
             let scenario = keeper::read(&find_file(&file)?)?;
             output::say(&Topology::of(&scenario, &Layout::of(&scenario)?).to_string())?;
         }
         Command::Check => return check(),
-        Command::Keep { file, name, seed, stay } => {
-            let stay = if stay { Stay::UntilEnded } else { Stay::WithStarter };
-            keeper::keep(&file, &name, seed, stay, |how| output::say(&format!("up {how}")))?;
+        Command::Run(asked) => return run::run(&asked),
+        Command::Keep { file, name, seed, stay, play, record } => {
+            let stay = match play {
+                Some(program) => Stay::Playing(Play { seed, program, record }),
+                None if stay => Stay::UntilEnded,
+                None => Stay::WithStarter,
+            };
+            keeper::keep(&file, (&name, seed), stay, output::say)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -96,7 +102,7 @@ fn up(file: &Path, name: Option<String>, seed: u64, detach: bool) -> Result<()> 
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.or(stem).context("the lab needs a --name")?;
     let stay = if detach { Stay::UntilEnded } else { Stay::WithStarter };
-    let keeping = keeper::start(&std::path::absolute(file)?, &name, seed, stay)?;
+    let keeping = keeper::start(&std::path::absolute(file)?, &name, seed, &stay)?;
     output::say(&format!("lab {name} is up: {}", keeping.said))?;
     if detach {
         return output::say(&format!(

@@ -3,11 +3,15 @@
 //! It lives as long as whoever started it in the foreground, or else until it is ended. It answers on a socket with an
 //! abstract name, one request and one reply a line, for root alone.
 
+mod desk;
+mod played;
 mod serve;
 mod start;
 mod words;
 
 pub use crate::relay::Quality;
+pub(crate) use desk::Desk;
+pub use played::Played;
 pub use serve::keep;
 pub(crate) use serve::read;
 pub use start::{Keeping, Stay, start};
@@ -134,9 +138,9 @@ impl Keeper {
     }
 }
 
-/// Whether anything of a process is still at work. Its first thread may have ended long before the others; the last one
+/// Whether anything of a process is still at work, as this namespace of processes counts. Its first thread may have ended long before the others; the last one
 /// ends all processes of the namespace.
-fn is_alive(process: i32) -> bool {
+pub(crate) fn is_alive(process: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The state stands behind the name, which may hold anything.
     let Some((_, rest)) = status.rsplit_once(") ") else { return false };

@@ -6,6 +6,7 @@
 
 use super::{PlaceName, Port, Topology};
 use core::fmt::Write as _;
+use std::collections::BTreeSet;
 use tombolo_core::network::Mac;
 use tombolo_scenarios::layout::HostId;
 
@@ -24,9 +25,14 @@ fn mac(host: HostId) -> Mac {
     Mac([2, b't', b'l', 0, number[0], number[1]])
 }
 
-/// The nft script for a router.
+/// The nft script for a router: with a rule for each port that `is_there`, and what is `closed`, from which host to which.
 #[must_use]
-pub fn script(topology: &Topology, router: &PlaceName) -> String {
+pub fn script(
+    topology: &Topology,
+    router: &PlaceName,
+    is_there: impl Fn(&Port) -> bool,
+    closed: &BTreeSet<(HostId, HostId)>,
+) -> String {
     let hosts = || topology.ports.iter().filter_map(|port| port.host);
     let senders: Vec<String> = hosts().map(|host| format!("{} : {}", mac(host), mark(host))).collect();
     let macs: Vec<String> = hosts().map(|host| format!("{} : {}", mark(host), mac(host))).collect();
@@ -38,10 +44,14 @@ pub fn script(topology: &Topology, router: &PlaceName) -> String {
         let _ = writeln!(text, "\tchain {hook}-{link} {{\n\t\t{head};\n\t\t{rule}\n\t}}");
     };
     let mut sets = String::new();
-    for (port, host) in own_ports(topology, router) {
+    for (port, host) in own_ports(topology, router).filter(|(port, _)| is_there(port)) {
         chain("ingress", &port.name, &format!("meta mark set {}", mark(host)));
         chain("egress", &port.name, &format!("meta mark @not-to-{} drop", port.name));
-        let _ = writeln!(sets, "\tset not-to-{} {{ type mark; }}", port.name);
+        let senders: Vec<String> =
+            closed.iter().filter(|(_, to)| *to == host).map(|(from, _)| mark(*from).to_string()).collect();
+        let elements =
+            if senders.is_empty() { String::new() } else { format!(" elements = {{ {} }};", senders.join(", ")) };
+        let _ = writeln!(sets, "\tset not-to-{} {{ type mark;{elements} }}", port.name);
     }
     for link in topology.links.iter().filter(|link| link.routers.contains(router)) {
         for end in link.routers.iter().zip(&link.ends).filter(|(at, _)| *at == router).map(|(_, end)| end) {
@@ -59,12 +69,8 @@ fn own_ports<'a>(topology: &'a Topology, router: &'a PlaceName) -> impl Iterator
     topology.ports.iter().filter(move |port| port.at == *router).filter_map(|port| Some((port, port.host?)))
 }
 
-/// The script by which no packet passes from one host to another any more, or does again; and where it is to run.
+/// The router at whose port packets to a host end, if they are to.
 #[must_use]
-pub fn cut(topology: &Topology, (from, to): (HostId, HostId), closed: bool) -> Option<(PlaceName, String)> {
-    let port = topology.ports.iter().find(|port| port.host == Some(to))?;
-    let element = format!("element {TABLE} not-to-{} {{ {} }}\n", port.name, mark(from));
-    // To delete what is not there would be refused.
-    let script = if closed { format!("add {element}") } else { format!("add {element}delete {element}") };
-    Some((port.at.clone(), script))
+pub fn router_of(topology: &Topology, host: HostId) -> Option<&PlaceName> {
+    topology.ports.iter().find(|port| port.host == Some(host)).map(|port| &port.at)
 }

@@ -11,7 +11,7 @@ pub mod nat;
 mod services;
 mod words;
 
-pub use services::{Door, doors, script as services_script};
+pub use services::{doors, script as services_script};
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,11 +6,8 @@ use core::fmt::Write as _;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::Protocol;
+use tombolo_scenarios::ground::Door;
 use tombolo_scenarios::layout::{HostId, Layout};
-
-/// Address, protocol and port of a service.
-pub type Door = (IpAddr, Protocol, u16);
 
 /// The services of a cluster with their ready backends, which listen on the same port. `ready` says which pods are: by
 /// their address, and the node that they are on.

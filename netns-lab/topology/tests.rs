@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeSet;
 
 const SCENARIO: &str = "\
 scenario: for the topology
@@ -51,9 +52,11 @@ fn routers_mark_who_sent_and_drop_what_is_cut() {
     let west = topology.find("router:west").unwrap();
     let host = |name: &str| topology.ports.iter().find(|port| port.to.to_string() == name).unwrap().host.unwrap();
     let pair = (host("east/gw-a"), host("west/worker"));
-    let (at, cut) = cuts::cut(&topology, pair, true).unwrap();
-    let (_, heal) = cuts::cut(&topology, pair, false).unwrap();
-    insta::assert_snapshot!(format!("{}\ncut at {at}:\n{cut}healed:\n{heal}", cuts::script(&topology, west)));
+    let script = |is_there: fn(&Port) -> bool, closed| cuts::script(&topology, west, is_there, &closed);
+    let whole = script(|_| true, BTreeSet::from([pair]));
+    let without_worker = script(|port| !port.to.to_string().ends_with("worker"), BTreeSet::new());
+    assert_eq!(cuts::router_of(&topology, pair.1), Some(west));
+    insta::assert_snapshot!(format!("{whole}\nits worker without power, nothing cut:\n{without_worker}"));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) use write::is_called;
 pub use write::{act_words, write, written};
 pub use wrong::{Refused, Same, Shape, Wrong};
 
-use crate::{Ability, Expectation, Flow, LinkSpec, Links, Scenario};
+use crate::{Ability, Act, Expectation, Flow, LinkSpec, Links, Scenario, Verb};
 use fields::Fields;
 use grammar::{Form, Mapping, may, need};
 use names::Names;
@@ -123,7 +123,7 @@ fn scenario(root: &Node, report: &mut Report) -> Option<Scenario> {
     let expect = fields.get("expect").map_or_else(Vec::new, |node| expect::expect(node, &names, &before, report));
 
     let links = links?;
-    let needs = needs.into_iter().chain(implied(&links, &expect)).collect();
+    let needs = needs.into_iter().chain(implied(&links, &timeline, &expect)).collect();
     Some(Scenario {
         name: name?,
         about: about?,
@@ -172,7 +172,7 @@ fn abilities(node: &Node, report: &mut Report) -> BTreeSet<Ability> {
 }
 
 /// Abilities that the rest of the file asks for, so that nobody can forget them.
-pub(crate) fn implied(links: &Links, expect: &[Expectation]) -> BTreeSet<Ability> {
+pub(crate) fn implied(links: &Links, timeline: &[Act], expect: &[Expectation]) -> BTreeSet<Ability> {
     let mut needs = BTreeSet::new();
     let any = |test: fn(&LinkSpec) -> bool| test(&links.default) || links.pairs.values().any(test);
     if any(|link| link.loss_millionths > 0) {
@@ -183,6 +183,9 @@ pub(crate) fn implied(links: &Links, expect: &[Expectation]) -> BTreeSet<Ability
     }
     if expect.iter().any(|expectation| matches!(expectation, Expectation::Outage { flow: Flow::Held, .. })) {
         needs.insert(Ability::HeldFlows);
+    }
+    if timeline.iter().any(|act| matches!(act.verb, Verb::ClockSkew(..) | Verb::ClockRate(..))) {
+        needs.insert(Ability::Clocks);
     }
     needs
 }

@@ -15,6 +15,7 @@ pub(super) const ABILITIES: &Words<Ability> = &[
     ("delay", Ability::Delay),
     ("jitter", Ability::Jitter),
     ("held-flows", Ability::HeldFlows),
+    ("clocks", Ability::Clocks),
     ("deterministic", Ability::Deterministic),
     ("hours", Ability::Hours),
 ];

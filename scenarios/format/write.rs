@@ -53,7 +53,7 @@ fn section(key: &str, scenario: &Scenario) -> Option<String> {
         "about" => about(&scenario.about),
         "origin" => format!("origin: {}", flow(scenario.origin.iter().map(|text| word(text)))?),
         "needs" => {
-            let implied = implied(&scenario.links, &scenario.expect);
+            let implied = implied(&scenario.links, &scenario.timeline, &scenario.expect);
             let needs = scenario.needs.iter().filter(|ability| !implied.contains(ability));
             format!("needs: {}", flow(needs.map(|ability| self::ability(*ability)))?)
         }

@@ -81,7 +81,7 @@ pub fn draw(seed: u64, without: &[String]) -> Scenario {
     effective(&mut scenario);
     scenario.expect = expectations(&scenario, &broken, &mut dice);
     retime(&mut scenario);
-    scenario.needs = implied(&scenario.links, &scenario.expect);
+    scenario.needs = implied(&scenario.links, &scenario.timeline, &scenario.expect);
     scenario
 }
 

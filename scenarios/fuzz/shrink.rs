@@ -178,7 +178,7 @@ fn tidy(scenario: &mut Scenario) -> Vec<Verb> {
         Expectation::Unchanged { .. } | Expectation::Settled { .. } => true,
     });
     retime(scenario);
-    scenario.needs = implied(&scenario.links, &scenario.expect);
+    scenario.needs = implied(&scenario.links, &scenario.timeline, &scenario.expect);
     broken.cures().to_vec()
 }
 

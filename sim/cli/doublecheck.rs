@@ -87,7 +87,7 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<(usize, &'a str,
 
 /// The hash stands at the end of a table.
 fn hash_of(output: &str) -> &str {
-    output.rsplit_once(" simulated, trace ").map_or("", |(_, hash)| hash.split_whitespace().next().unwrap_or(""))
+    output.rsplit_once(" played, trace ").map_or("", |(_, hash)| hash.split_whitespace().next().unwrap_or(""))
 }
 
 #[cfg(test)]
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn the_hash_is_read_from_the_end_of_the_table() {
-        let ok = "trace of old\n  ok  65.000 s simulated, trace 0011223344556677\n";
+        let ok = "trace of old\n  ok  65.000 s played, trace 0011223344556677\n";
         assert_eq!(hash_of(ok), "0011223344556677");
-        let failed = "  FAILED  65.000 s simulated, trace 0011\n  replay: …\n  (--trace tells every fact)\n";
+        let failed = "  FAILED  65.000 s played, trace 0011\n  replay: …\n  (--trace tells every fact)\n";
         assert_eq!(hash_of(failed), "0011");
     }
 }

@@ -14,7 +14,7 @@ use tombolo_core::dns::{Picks, Table};
 use tombolo_core::network::constants::CABLE_LINK_PREFIX;
 use tombolo_core::network::{Arrival, LinkName, Packet, Transport, Wanted};
 use tombolo_core::paths::HELLO_PORT;
-use tombolo_core::roles::{Input, Output, Via};
+use tombolo_core::roles::{Input, Note, Output, Via};
 use tombolo_scenarios::{Daemon, What};
 
 /// How often a daemon reads its wall clock.
@@ -176,7 +176,7 @@ impl CoreSpeed {
     }
 
     fn swap_table(&mut self, client: Client, table: Arc<Table>) {
-        let what = What::Table { names: table.names(), synced: table.synced() };
+        let what = What::from(Note::of_table(&table));
         if let Some(running) = self.running(client) {
             running.table = Some(table);
         }

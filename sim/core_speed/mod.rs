@@ -323,6 +323,7 @@ impl Stage for CoreSpeed {
             | Ability::Delay
             | Ability::Jitter
             | Ability::HeldFlows
+            | Ability::Clocks
             | Ability::Deterministic
             | Ability::Hours => None,
         }

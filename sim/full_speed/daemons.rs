@@ -1,6 +1,5 @@
 //! Daemons: the real shell and the real kube client, each daemon a process of its own on the stack of its node.
 
-use super::apis::{API_PORT, user_agent};
 use super::chronicle::HostClock;
 use super::hands::{Diary, Hellos, HostWall, NoHellos, WantedCell, Zone};
 use super::nat::{Discovering, LookUps, NoDiscovery};
@@ -15,6 +14,7 @@ use http::Uri;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use tombolo_cluster::{API_PORT, user_agent};
 use tombolo_core::base::{ClusterId, Instant, Rng};
 use tombolo_core::roles::{Event, Input, Role};
 use tombolo_core::sync::REQUEST_DEADLINE;

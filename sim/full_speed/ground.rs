@@ -1,39 +1,36 @@
 //! The verbs of a timeline ([`crate::world`]), carried out at full speed, and what a cluster does by itself.
 
-use super::apis::CLUSTER;
-use super::sockets::{Cargo, StackId};
+use super::sockets::StackId;
 use super::{Due, FullSpeed};
 use crate::world::{
-    Clock, Fabric, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, START,
-    ServiceLayout, export, place, second_slice,
+    Clock, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, START, ServiceLayout,
+    place,
 };
 use core::time::Duration;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::{Object, ServiceKey};
+use tombolo_core::model::ServiceKey;
 use tombolo_core::roles::Input;
-use tombolo_kube::resource;
-use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Host, StageError, What};
+use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Host, Rate, Skew, StageError, What};
 
 /// A node that gets power has its daemons running after this, at least and at most.
 const BOOT_TIME: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(600));
 
 impl Ground for FullSpeed {
-    type Payload = Cargo;
-
     fn layout(&self) -> Arc<Layout> {
         Arc::clone(&self.layout)
-    }
-
-    fn fabric(&mut self) -> &mut Fabric<Cargo> {
-        &mut self.fabric
     }
 
     fn daemons_of(&self, node: HostId) -> Vec<Daemon> {
         self.daemons.iter().filter(|post| post.host == node).map(|post| post.daemon).collect()
     }
 
-    fn switch_off(&mut self, node: HostId) {
+    fn has_power(&self, host: HostId) -> bool {
+        self.fabric.has_power(host)
+    }
+
+    fn switch_off(&mut self, node: HostId) -> Result<(), StageError> {
         // First the power: what the ends of processes make their sockets say is not heard.
         self.fabric.set_power(node, false);
         for id in self.posts_of(node) {
@@ -46,9 +43,10 @@ impl Ground for FullSpeed {
         }
         self.probes.power_off(node);
         self.chronicle.tell(place(&self.layout, node), What::Power(false));
+        Ok(())
     }
 
-    fn switch_on(&mut self, node: HostId) {
+    fn switch_on(&mut self, node: HostId) -> Result<(), StageError> {
         self.fabric.set_power(node, true);
         if let Some(cell) = self.clocks.get(node.0) {
             let mut clock = cell.get();
@@ -66,29 +64,29 @@ impl Ground for FullSpeed {
         }
         self.later(BOOT_TIME.0, Due::ProxySync(node));
         self.later(BOOT_TIME.0, Due::Pods(node, power_up));
+        Ok(())
     }
 
     fn kill(&mut self, node: HostId, daemon: Daemon) -> bool {
         self.post_of(node, daemon).is_some_and(|id| self.kill_daemon(id))
     }
 
-    fn start(&mut self, node: HostId, daemon: Daemon) {
-        if let Some(id) = self.post_of(node, daemon) {
-            let started = self.start_daemon(id);
-            self.heed(started);
-        }
+    fn start(&mut self, node: HostId, daemon: Daemon) -> Result<(), StageError> {
+        let Some(id) = self.post_of(node, daemon) else { return Ok(()) };
+        self.start_daemon(id).map_err(|error| StageError::Broken(error.to_string()))
     }
 
     fn outsiders(&mut self) -> &mut Outsiders {
         &mut self.outsiders
     }
 
-    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon) {
+    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon) -> Result<(), StageError> {
         self.stir(StackId(node.0));
         let post = self.post_of(node, daemon).and_then(|id| self.daemons.get(id.0));
         if let Some(running) = post.and_then(|post| post.running.as_ref()) {
             running.inbox.put(Input::Leave);
         }
+        Ok(())
     }
 
     fn relay(&mut self, cluster: &ClusterId, layout: Layout) -> Result<(), StageError> {
@@ -96,21 +94,29 @@ impl Ground for FullSpeed {
         self.fabric.set_layout(Arc::clone(&self.layout));
         self.sockets.set_layout(&self.layout);
         let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
-        let broken = |error: super::FullSpeedError| StageError::Broken(error.to_string());
-        let services = self.layout.services().iter().filter(|service| service.cluster == *cluster);
-        let exported: Vec<ServiceKey> = services.map(|service| service.key.clone()).collect();
-        let exported = exported.into_iter().filter(|key| self.is_exported(number, key)).collect::<Vec<_>>();
-        self.rebuild_api(number).map_err(broken)?;
-        for key in exported {
-            self.create_export(cluster, &key)?;
-        }
+        self.rebuild_api(number).map_err(|error| StageError::Broken(error.to_string()))?;
         self.write_slices(cluster, |_| true)
     }
 
+    fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<(), StageError> {
+        self.fabric.set_open(ways, open);
+        Ok(())
+    }
+
     fn listen_to_nodes(&mut self) {
-        for judgement in self.lifecycles.listen(&self.fabric) {
+        let fabric = &self.fabric;
+        for judgement in self.lifecycles.listen(&self.layout, |from, to| fabric.is_open(from, to)) {
             self.later(judgement.after, Due::Judge(judgement));
         }
+    }
+
+    fn forget_mappings(&mut self, site: u8) -> Result<(), StageError> {
+        self.fabric.forget_mappings(site);
+        Ok(())
+    }
+
+    fn change_address(&mut self, site: u8) -> Result<IpAddr, StageError> {
+        self.fabric.change_address(site).ok_or_else(|| StageError::Unknown(format!("NAT box of site {site}")))
     }
 
     fn set_api_fault(&mut self, api: &ApiRef, fault: &ApiFault) -> Result<(), StageError> {
@@ -119,12 +125,13 @@ impl Ground for FullSpeed {
     }
 
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+        let (number, at) = (self.api_number(&ApiRef::Cluster(cluster.clone()))?, START + self.time);
+        self.stir_api(number).map_or(Ok(false), |api| api.export(cluster, key, at))
+    }
+
+    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
         let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
-        if self.is_exported(number, key) {
-            return Ok(false);
-        }
-        self.put(number, cluster, &Object::from(export(key, START + self.time)))?;
-        Ok(true)
+        self.stir_api(number).map_or(Ok(false), |api| api.unexport(key))
     }
 
     fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
@@ -144,19 +151,20 @@ impl Ground for FullSpeed {
         Ok(new)
     }
 
-    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
-        let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
-        let called = resource(tombolo_core::model::Kind::ServiceExport);
-        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        let Some(api) = self.apis.get(number).filter(|_| self.is_exported(number, key)) else { return Ok(false) };
-        self.stir(StackId(api.host.0));
-        api.server
-            .delete(CLUSTER, &called.group, &called.plural, namespace, name)
-            .map(|()| true)
-            .map_err(|failure| StageError::Broken(failure.to_string()))
+    fn set_skew(&mut self, node: HostId, skew: Skew) -> Result<(), StageError> {
+        self.change_clock(node, |clock, now| clock.set_skew(now, skew));
+        Ok(())
     }
 
-    fn change_clock(&mut self, node: HostId, change: &dyn Fn(&mut Clock, Duration)) {
+    fn set_rate(&mut self, node: HostId, rate: Rate) -> Result<(), StageError> {
+        self.change_clock(node, |clock, now| clock.set_rate(now, rate));
+        Ok(())
+    }
+}
+
+impl FullSpeed {
+    /// Changes the clocks of a node, with the time that it is: all its daemons go by the new ones.
+    fn change_clock(&mut self, node: HostId, change: impl Fn(&mut Clock, Duration)) {
         let Some(cell) = self.clocks.get(node.0) else { return };
         let mut clock = cell.get();
         change(&mut clock, self.time);
@@ -168,9 +176,7 @@ impl Ground for FullSpeed {
             }
         }
     }
-}
 
-impl FullSpeed {
     fn post_of(&self, node: HostId, daemon: Daemon) -> Option<super::daemons::DaemonId> {
         let found = self.daemons.iter().position(|post| post.host == node && post.daemon == daemon);
         found.map(super::daemons::DaemonId)
@@ -180,13 +186,6 @@ impl FullSpeed {
         let found =
             self.find_api(api).or_else(|| self.find_api(&self.settings.broker).filter(|_| *api == ApiRef::Broker));
         found.ok_or_else(|| StageError::Unknown(format!("API of {api}")))
-    }
-
-    fn is_exported(&self, number: usize, key: &ServiceKey) -> bool {
-        let called = resource(tombolo_core::model::Kind::ServiceExport);
-        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        let server = self.apis.get(number).map(|api| &api.server);
-        server.is_some_and(|server| server.get(&called.group, &called.plural, namespace, name).is_some())
     }
 
     /// The grace or recovery time of a node is over, if nothing changed since: slices follow, and each node's service
@@ -207,13 +206,8 @@ impl FullSpeed {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            let [first, second] = self.lifecycles.slices(&layout, service);
-            let is_back = second.is_none();
-            for slice in [first, second].into_iter().flatten() {
-                self.put(api, cluster, &Object::from(slice))?;
-            }
-            if is_back {
-                self.delete_second_slice(api, service)?;
+            if let Some(api) = self.stir_api(api) {
+                api.write_slices(&layout, &self.lifecycles, service)?;
             }
         }
         for (host, _) in layout.nodes_of(cluster) {
@@ -221,19 +215,6 @@ impl FullSpeed {
             self.later(lag, Due::ProxySync(host));
         }
         Ok(())
-    }
-
-    /// Deletes the slice to which pods of a service had moved, if it is there.
-    fn delete_second_slice(&self, number: usize, service: &ServiceLayout) -> Result<(), StageError> {
-        let called = resource(tombolo_core::model::Kind::EndpointSlice);
-        let (namespace, name) = (service.key.namespace.as_str(), second_slice(service));
-        let Some(api) = self.apis.get(number) else { return Ok(()) };
-        if api.server.get(&called.group, &called.plural, namespace, &name).is_none() {
-            return Ok(());
-        }
-        self.stir(StackId(api.host.0));
-        let deleted = api.server.delete(CLUSTER, &called.group, &called.plural, namespace, &name);
-        deleted.map_err(|failure| StageError::Broken(failure.to_string()))
     }
 
     /// Pods that moved to another slice are back.

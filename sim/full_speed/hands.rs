@@ -7,16 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::spawn_local;
+use tombolo_cluster::asking::DNS_PORT;
 use tombolo_core::base::Wall;
 use tombolo_core::dns::{Picks, Table, respond};
 use tombolo_core::network::Wanted;
 use tombolo_core::paths::HELLO_PORT;
-use tombolo_core::roles::{Event, Input, Via};
+use tombolo_core::roles::{Event, Input, Note, Via};
 use tombolo_scenarios::{Place, What};
 use tombolo_shell::{Inbox, Journal, KernelHand, NetHand, WallClock, ZoneHand};
 
-/// Port of DNS.
-pub(super) const DNS_PORT: u16 = 53;
 /// Longest message over UDP that is read.
 pub(super) const MESSAGE_MAX: usize = 1500;
 
@@ -119,7 +118,7 @@ impl Zone {
 
 impl ZoneHand for Zone {
     fn swap(&mut self, table: Arc<Table>) {
-        let what = What::Table { names: table.names(), synced: table.synced() };
+        let what = What::from(Note::of_table(&table));
         *self.table.borrow_mut() = Some(table);
         self.chronicle.tell(self.place.clone(), what);
     }

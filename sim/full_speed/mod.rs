@@ -375,7 +375,12 @@ impl Stage for FullSpeed {
 
     fn lacks(&self, ability: Ability) -> Option<String> {
         match ability {
-            Ability::Loss | Ability::Delay | Ability::Jitter | Ability::HeldFlows | Ability::Deterministic => None,
+            Ability::Loss
+            | Ability::Delay
+            | Ability::Jitter
+            | Ability::HeldFlows
+            | Ability::Clocks
+            | Ability::Deterministic => None,
             Ability::Hours => Some("an hour takes half a minute here: play it at core speed".into()),
         }
     }

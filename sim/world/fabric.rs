@@ -253,14 +253,11 @@ impl<P> Fabric<P> {
         }
     }
 
-    /// From now on no packet passes from `from` to `to`.
-    pub fn cut(&mut self, from: HostId, to: HostId) {
-        self.cuts.insert((from, to));
-    }
-
-    /// Ends a cut from `from` to `to`.
-    pub fn heal(&mut self, from: HostId, to: HostId) {
-        self.cuts.remove(&(from, to));
+    /// From now on packets pass from the first host of each pair to the second, or none does.
+    pub fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) {
+        for way in ways {
+            if open { self.cuts.remove(way) } else { self.cuts.insert(*way) };
+        }
     }
 
     /// The NAT box of a site forgets its mappings. False if there is none.

@@ -125,11 +125,11 @@ fn a_cut_acts_one_way_until_it_is_healed() {
     let (west, east) = (node(&fabric, "west", "gw-a"), node(&fabric, "east", "gw-a"));
     let there = udp(("172.16.2.10", 9), ("172.16.1.10", 7));
     let back = udp(("172.16.1.10", 7), ("172.16.2.10", 9));
-    fabric.cut(west, east);
+    fabric.set_open(&[(west, east)], false);
     assert_eq!(loss(host_sends(&mut fabric, west, there).1), Loss::Cut(east));
     assert!(matches!(host_sends(&mut fabric, east, back).1, Outcome::Host { .. }));
     assert_eq!((fabric.passage(west, east), fabric.is_open(east, west)), (Err(Loss::Cut(east)), true));
-    fabric.heal(west, east);
+    fabric.set_open(&[(west, east)], true);
     assert!(matches!(host_sends(&mut fabric, west, there).1, Outcome::Host { .. }));
 }
 

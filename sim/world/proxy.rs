@@ -8,14 +8,12 @@ use std::net::IpAddr;
 use tombolo_core::base::Rng;
 use tombolo_core::model::Protocol;
 use tombolo_core::network::{Packet, Transport};
+use tombolo_scenarios::ground::Door;
 
 /// A flow that was silent for so long is forgotten: no probe waits that long.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 /// The table is swept when it has grown to this, or to twice what the last sweep left.
 const SWEEP_MIN: usize = 1024;
-
-/// Address, protocol and port of a service or of a backend.
-pub type Door = (IpAddr, Protocol, u16);
 
 /// Source and destination of a flow, as its client sees them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

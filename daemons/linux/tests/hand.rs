@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn put_back(&self) -> usize {
-        self.deeds.lock().unwrap().iter().filter(|deed| matches!(deed, Deed::PutBack(_))).count()
+        self.deeds.lock().unwrap().iter().filter(|deed| matches!(deed, Deed::PutBack(..))).count()
     }
 }
 
@@ -152,7 +152,7 @@ fn overtaking() {
         network == last
     };
     until("the last one is applied", || so(look()) && place_is_quiet(&mut bench.inputs));
-    let applied = bench.deeds.lock().unwrap().iter().filter(|deed| matches!(deed, Deed::Applied(_))).count();
+    let applied = bench.deeds.lock().unwrap().iter().filter(|deed| matches!(deed, Deed::Applied(..))).count();
     assert!((1..=5).contains(&applied));
 }
 

@@ -262,7 +262,7 @@ proptest! {
         let acts = first.chain(verbs).filter(|(_, verb)| said(verb));
         scenario.timeline = acts.map(|(at, verb)| Act { at, verb }).collect();
         scenario.expect = expect;
-        scenario.needs = super::super::implied(&scenario.links, &scenario.expect);
+        scenario.needs = super::super::implied(&scenario.links, &scenario.timeline, &scenario.expect);
         scenario.needs.insert(Ability::Deterministic);
         same(&scenario);
     }

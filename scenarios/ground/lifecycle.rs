@@ -2,24 +2,27 @@
 //! ready, later they are again, and every node's service translation follows. As Kubernetes' node lifecycle does it; a
 //! node counts as heard if it has power and can speak with its API server both ways.
 
-use super::{Door, Fabric, HostId, Layout, ServiceLayout};
+use crate::layout::{HostId, Layout, ServiceLayout};
+use crate::{ApiRef, Host};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::{EndpointSlice, ServiceKey};
-use tombolo_scenarios::{ApiRef, Host};
+use tombolo_core::model::{EndpointSlice, Protocol, ServiceKey};
+
+/// Address, protocol and port of a service or of a backend.
+pub type Door = (IpAddr, Protocol, u16);
 
 /// A silent node is given up after this (`--node-monitor-grace-period`).
 const GRACE: Duration = Duration::from_secs(40);
 /// A node that is heard again has ready pods after this.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// A change of backends reaches kube-proxy within this.
-pub(crate) const PROXY_LAG: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
+pub const PROXY_LAG: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 /// kube-proxy tries again to reach its API after this.
-pub(crate) const PROXY_RETRY: Duration = Duration::from_secs(1);
+pub const PROXY_RETRY: Duration = Duration::from_secs(1);
 /// For so long a pod that moves between slices is in both.
-pub(crate) const RESLICE_TIME: Duration = Duration::from_secs(3);
+pub const RESLICE_TIME: Duration = Duration::from_secs(3);
 
 /// What a cluster thinks of one of its nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,15 +35,17 @@ struct Lifecycle {
 
 /// A judgement of a node that becomes due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Judgement {
-    pub(crate) node: HostId,
-    pub(crate) after: Duration,
+pub struct Judgement {
+    /// Of this one.
+    pub node: HostId,
+    /// So much later.
+    pub after: Duration,
     generation: u64,
 }
 
 /// What each cluster thinks of its nodes, and of the pods on them.
 #[derive(Clone, Debug)]
-pub(crate) struct Lifecycles {
+pub struct Lifecycles {
     nodes: Vec<Lifecycle>,
     /// Services whose pods say themselves that they are not ready.
     unready: BTreeSet<(ClusterId, ServiceKey)>,
@@ -49,23 +54,26 @@ pub(crate) struct Lifecycles {
 }
 
 /// Name of the slice to which pods of a service move.
-pub(crate) fn second_slice(service: &ServiceLayout) -> String {
+#[must_use]
+pub fn second_slice(service: &ServiceLayout) -> String {
     format!("{}-1", service.key.name)
 }
 
 impl Lifecycles {
     /// All heard, all ready.
-    pub(crate) fn new(layout: &Layout) -> Self {
+    #[must_use]
+    pub fn new(layout: &Layout) -> Self {
         let node = Lifecycle { heard: true, ready: true, generation: 0 };
         Self { nodes: vec![node; layout.hosts().len()], unready: BTreeSet::new(), moving: BTreeSet::new() }
     }
 
-    /// Something changed that decides whether nodes are heard. Gives what is to be judged later.
-    pub(crate) fn listen<P>(&mut self, fabric: &Fabric<P>) -> Vec<Judgement> {
+    /// Something changed that decides whether nodes are heard: packets pass from one host to another where the way
+    /// `is_open`. Gives what is to be judged later.
+    pub fn listen(&mut self, layout: &Layout, is_open: impl Fn(HostId, HostId) -> bool) -> Vec<Judgement> {
         let mut judgements = Vec::new();
-        for (host, node) in fabric.layout().nodes() {
-            let api = fabric.layout().find(&Host::Api(ApiRef::Cluster(node.cluster.clone())));
-            let heard = api.is_some_and(|api| fabric.is_open(host, api) && fabric.is_open(api, host));
+        for (host, node) in layout.nodes() {
+            let api = layout.find(&Host::Api(ApiRef::Cluster(node.cluster.clone())));
+            let heard = api.is_some_and(|api| is_open(host, api) && is_open(api, host));
             let Some(state) = self.nodes.get_mut(host.0).filter(|state| state.heard != heard) else { continue };
             state.heard = heard;
             state.generation += 1;
@@ -78,7 +86,7 @@ impl Lifecycles {
     }
 
     /// The grace or recovery time of a node is over. False if something changed since.
-    pub(crate) fn judge(&mut self, judgement: Judgement) -> bool {
+    pub fn judge(&mut self, judgement: Judgement) -> bool {
         let state = self.nodes.get_mut(judgement.node.0).filter(|state| state.generation == judgement.generation);
         let Some(state) = state else { return false };
         state.ready = state.heard;
@@ -86,26 +94,28 @@ impl Lifecycles {
     }
 
     /// Whether the cluster counts the pods of a service on a node as ready.
-    pub(crate) fn is_ready(&self, service: &ServiceLayout, host: HostId) -> bool {
+    #[must_use]
+    pub fn is_ready(&self, service: &ServiceLayout, host: HostId) -> bool {
         let node_is = self.nodes.get(host.0).is_some_and(|state| state.ready);
         node_is && !self.unready.contains(&(service.cluster.clone(), service.key.clone()))
     }
 
     /// The pods of a service say that they are ready, or not. False if they said so before.
-    pub(crate) fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> bool {
+    pub fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> bool {
         let service = (cluster.clone(), key.clone());
         if ready { self.unready.remove(&service) } else { self.unready.insert(service) }
     }
 
     /// Pods of a service move to another slice, or are back. False if it was so before.
-    pub(crate) fn set_moving(&mut self, cluster: &ClusterId, key: &ServiceKey, moving: bool) -> bool {
+    pub fn set_moving(&mut self, cluster: &ClusterId, key: &ServiceKey, moving: bool) -> bool {
         let service = (cluster.clone(), key.clone());
         if moving { self.moving.insert(service) } else { self.moving.remove(&service) }
     }
 
     /// The slices of a service, as its cluster has them now. While pods move, every second one is in two, and called not
     /// ready where it comes from.
-    pub(crate) fn slices(&self, layout: &Layout, service: &ServiceLayout) -> [Option<EndpointSlice>; 2] {
+    #[must_use]
+    pub fn slices(&self, layout: &Layout, service: &ServiceLayout) -> [Option<EndpointSlice>; 2] {
         let mut first = layout.slice(service, |host| self.is_ready(service, host));
         if !self.moving.contains(&(service.cluster.clone(), service.key.clone())) {
             return [Some(first), None];
@@ -117,7 +127,8 @@ impl Lifecycles {
     }
 
     /// What the service translation of a node should be: the ready pods of each service of its cluster.
-    pub(crate) fn services(&self, layout: &Layout, host: HostId) -> BTreeMap<Door, Vec<(IpAddr, u16)>> {
+    #[must_use]
+    pub fn services(&self, layout: &Layout, host: HostId) -> BTreeMap<Door, Vec<(IpAddr, u16)>> {
         let mut services = BTreeMap::new();
         let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return services };
         for service in layout.services().iter().filter(|s| s.cluster == node.cluster && !s.headless) {

@@ -1,13 +1,13 @@
 //! Clusters where no daemon of ours is to be at work.
 
-use super::{HostId, Layout};
+use crate::Scenario;
+use crate::layout::{HostId, Layout};
 use std::collections::BTreeSet;
 use tombolo_core::base::ClusterId;
-use tombolo_scenarios::Scenario;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Outsiders {
+pub struct Outsiders {
     /// They have not joined: daemons do not even start.
     apart: BTreeSet<ClusterId>,
     /// They leave: a daemon that starts is told so, and ends when nothing of its own is left.
@@ -15,7 +15,9 @@ pub(crate) struct Outsiders {
 }
 
 impl Outsiders {
-    pub(crate) fn of(scenario: &Scenario) -> Self {
+    /// As a scenario begins.
+    #[must_use]
+    pub fn of(scenario: &Scenario) -> Self {
         let apart = scenario.clusters.iter().filter(|(_, cluster)| cluster.apart).map(|(id, _)| id.clone());
         Self { apart: apart.collect(), leaving: BTreeSet::new() }
     }
@@ -40,13 +42,15 @@ impl Outsiders {
     }
 
     /// Whether a host is a node of a cluster where no daemon starts.
-    pub(crate) fn stands_apart(&self, layout: &Layout, host: HostId) -> bool {
+    #[must_use]
+    pub fn stands_apart(&self, layout: &Layout, host: HostId) -> bool {
         let node = layout.host(host).and_then(|host| host.node.as_ref());
         node.is_some_and(|node| self.apart.contains(&node.cluster))
     }
 
     /// Whether a cluster leaves.
-    pub(crate) fn leaves(&self, cluster: &ClusterId) -> bool {
+    #[must_use]
+    pub fn leaves(&self, cluster: &ClusterId) -> bool {
         self.leaving.contains(cluster)
     }
 }

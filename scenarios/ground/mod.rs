@@ -1,58 +1,78 @@
-//! The verbs of a timeline, the same at both speeds: what they mean for power, wires, daemons and APIs, and how it is
-//! told what was done.
+//! The verbs of a timeline, the same in every world: what they mean for power, wires, daemons and APIs, and how it is
+//! told what was done. What a world has to do by itself is its [`Ground`].
+//!
+//! | page | tells |
+//! |---|---|
+//! | [`Outsiders`] | which clusters are no members |
+//! | [`Lifecycles`] | what a cluster thinks of its nodes, and what follows from that |
 
-use super::{Clock, Fabric, HostId, Layout, Outsiders};
-use core::time::Duration;
+mod lifecycle;
+mod outsiders;
+
+pub use lifecycle::{Door, Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, second_slice};
+pub use outsiders::Outsiders;
+
+use crate::layout::{HostId, Layout};
+use crate::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, Rate, Rebuilt, Skew, StageError, wording};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::ServiceKey;
-use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, Rebuilt, StageError, wording};
 
-/// A world on which the verbs act.
-pub(crate) trait Ground {
-    /// What its packets carry.
-    type Payload;
-
+/// A world on which the verbs act. Whatever it cannot do, it says by a [`StageError`].
+#[allow(clippy::missing_errors_doc, reason = "said once, above")]
+pub trait Ground {
     /// Who is where.
     fn layout(&self) -> Arc<Layout>;
-    /// Its wires.
-    fn fabric(&mut self) -> &mut Fabric<Self::Payload>;
     /// The daemons of a node, whether they run or not.
     fn daemons_of(&self, node: HostId) -> Vec<Daemon>;
+    /// Whether a host has power.
+    fn has_power(&self, host: HostId) -> bool;
     /// Takes the power from a node that has it, with all that runs there.
-    fn switch_off(&mut self, node: HostId);
+    fn switch_off(&mut self, node: HostId) -> Result<(), StageError>;
     /// Gives power to a node that has none; its daemons come up later.
-    fn switch_on(&mut self, node: HostId);
+    fn switch_on(&mut self, node: HostId) -> Result<(), StageError>;
     /// Kills a daemon; true if it ran.
     fn kill(&mut self, node: HostId, daemon: Daemon) -> bool;
     /// Starts a daemon, unless it runs.
-    fn start(&mut self, node: HostId, daemon: Daemon);
+    fn start(&mut self, node: HostId, daemon: Daemon) -> Result<(), StageError>;
     /// Who is no member.
     fn outsiders(&mut self) -> &mut Outsiders;
     /// Tells a daemon that its cluster leaves, if it runs.
-    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon);
+    fn tell_to_leave(&mut self, node: HostId, daemon: Daemon) -> Result<(), StageError>;
     /// Addresses and identities of a cluster are others, none of whose nodes has power; its API has what the cluster has
     /// without us, and what it exports.
     fn relay(&mut self, cluster: &ClusterId, layout: Layout) -> Result<(), StageError>;
+    /// Packets pass from the first host of each pair to the second again, or pass no longer.
+    fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<(), StageError>;
     /// Wires or power changed.
     fn listen_to_nodes(&mut self);
+    /// The NAT box of a site forgets its mappings.
+    fn forget_mappings(&mut self, site: u8) -> Result<(), StageError>;
+    /// The NAT box of a site gets another outside address: this one.
+    fn change_address(&mut self, site: u8) -> Result<IpAddr, StageError>;
     /// Lets an API behave like this.
     fn set_api_fault(&mut self, api: &ApiRef, fault: &ApiFault) -> Result<(), StageError>;
     /// Creates an export; false if it is there already.
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+    /// Deletes an export; false if it is not there.
+    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Lets the cluster count all pods of a service as not ready, or as ready where their nodes are; false if it does so
     /// already.
     fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError>;
     /// Lets pods of a service move to another slice, and some time later back; false if they do already.
     fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
-    /// Deletes an export; false if it is not there.
-    fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
-    /// Changes the clocks of a node, with the time that it is: all its daemons go by the new ones.
-    fn change_clock(&mut self, node: HostId, change: &dyn Fn(&mut Clock, Duration));
+    /// The wall clock of a node is off by this from now on.
+    fn set_skew(&mut self, node: HostId, skew: Skew) -> Result<(), StageError>;
+    /// All clocks of a node run at this rate from now on.
+    fn set_rate(&mut self, node: HostId, rate: Rate) -> Result<(), StageError>;
 }
 
 /// Carries out a fault, and says what was done.
-pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, StageError> {
+///
+/// # Errors
+/// See [`StageError`].
+pub fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, StageError> {
     match fault {
         Fault::PowerOff(cluster, node) => power_off(ground, cluster, node),
         Fault::PowerOn(cluster, node) => power_on(ground, cluster, node),
@@ -80,12 +100,12 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
         }
         Fault::NatRemap(cluster) => {
             let site = site_with_nat(ground, cluster)?;
-            ground.fabric().forget_mappings(site);
+            ground.forget_mappings(site)?;
             Ok(format!("the NAT box of {cluster} forgot its mappings"))
         }
         Fault::ChangeAddress(cluster) => {
             let site = site_with_nat(ground, cluster)?;
-            let address = ground.fabric().change_address(site).ok_or_else(|| no_box(cluster))?;
+            let address = ground.change_address(site)?;
             Ok(format!("the NAT box of {cluster} is now {address}"))
         }
         Fault::Join(cluster) => join(ground, cluster),
@@ -93,12 +113,12 @@ pub(crate) fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, St
         Fault::Rebuild(rebuilt) => rebuild(ground, rebuilt),
         Fault::ClockSkew(cluster, node, skew) => {
             let host = find_node(&ground.layout(), cluster, node)?;
-            ground.change_clock(host, &|clock, now| clock.set_skew(now, *skew));
+            ground.set_skew(host, *skew)?;
             Ok(format!("the wall clock of {cluster}/{node} is {}", wording::skew(*skew)))
         }
         Fault::ClockRate(cluster, node, rate) => {
             let host = find_node(&ground.layout(), cluster, node)?;
-            ground.change_clock(host, &|clock, now| clock.set_rate(now, *rate));
+            ground.set_rate(host, *rate)?;
             Ok(format!("the clocks of {cluster}/{node} run {}", wording::rate(*rate)))
         }
     }
@@ -112,7 +132,7 @@ fn join<G: Ground>(ground: &mut G, cluster: &ClusterId) -> Result<String, StageE
     for (host, daemon) in powered_daemons(ground, &layout, cluster) {
         // One that has not yet left is replaced.
         ground.kill(host, daemon);
-        ground.start(host, daemon);
+        ground.start(host, daemon)?;
     }
     Ok(format!("{cluster} joins"))
 }
@@ -123,15 +143,14 @@ fn leave<G: Ground>(ground: &mut G, cluster: &ClusterId) -> Result<String, Stage
         return Ok(format!("{cluster} was no member"));
     }
     for (host, daemon) in powered_daemons(ground, &layout, cluster) {
-        ground.tell_to_leave(host, daemon);
+        ground.tell_to_leave(host, daemon)?;
     }
     Ok(format!("{cluster} leaves"))
 }
 
-fn powered_daemons<G: Ground>(ground: &mut G, layout: &Layout, cluster: &ClusterId) -> Vec<(HostId, Daemon)> {
-    let powered = layout.nodes_of(cluster).map(|(host, _)| host).filter(|host| ground.fabric().has_power(*host));
-    let powered: Vec<HostId> = powered.collect();
-    powered.into_iter().flat_map(|host| ground.daemons_of(host).into_iter().map(move |daemon| (host, daemon))).collect()
+fn powered_daemons<G: Ground>(ground: &G, layout: &Layout, cluster: &ClusterId) -> Vec<(HostId, Daemon)> {
+    let powered = layout.nodes_of(cluster).map(|(host, _)| host).filter(|host| ground.has_power(*host));
+    powered.flat_map(|host| ground.daemons_of(host).into_iter().map(move |daemon| (host, daemon))).collect()
 }
 
 fn rebuild<G: Ground>(ground: &mut G, rebuilt: &Rebuilt) -> Result<String, StageError> {
@@ -142,10 +161,10 @@ fn rebuild<G: Ground>(ground: &mut G, rebuilt: &Rebuilt) -> Result<String, Stage
     let before = ground.layout();
     let layout = before.rebuilt(rebuilt).map_err(|error| StageError::Lacking(error.to_string()))?;
     let nodes: Vec<HostId> = before.nodes_of(cluster).map(|(host, _)| host).collect();
-    let powered: Vec<HostId> = nodes.into_iter().filter(|host| ground.fabric().has_power(*host)).collect();
-    powered.iter().for_each(|host| ground.switch_off(*host));
+    let powered: Vec<HostId> = nodes.into_iter().filter(|host| ground.has_power(*host)).collect();
+    powered.iter().try_for_each(|host| ground.switch_off(*host))?;
     ground.relay(cluster, layout)?;
-    powered.iter().for_each(|host| ground.switch_on(*host));
+    powered.iter().try_for_each(|host| ground.switch_on(*host))?;
     ground.listen_to_nodes();
     Ok(wording::rebuilt(rebuilt))
 }
@@ -169,7 +188,8 @@ fn ready<G: Ground>(ground: &mut G, cluster: &ClusterId, key: &ServiceKey, ready
 }
 
 /// The place of a host.
-pub(crate) fn place(layout: &Layout, host: HostId) -> Place {
+#[must_use]
+pub fn place(layout: &Layout, host: HostId) -> Place {
     match layout.host(host).map(|host| &host.host) {
         Some(Host::Node(cluster, node)) => Place::Node(cluster.clone(), node.clone()),
         Some(Host::Api(api)) => Place::Api(api.clone()),
@@ -178,26 +198,29 @@ pub(crate) fn place(layout: &Layout, host: HostId) -> Place {
 }
 
 /// The number of a node, for those who know its name.
-pub(crate) fn find_node(layout: &Layout, cluster: &ClusterId, node: &NodeName) -> Result<HostId, StageError> {
+///
+/// # Errors
+/// [`StageError::Unknown`].
+pub fn find_node(layout: &Layout, cluster: &ClusterId, node: &NodeName) -> Result<HostId, StageError> {
     layout.find_node(cluster, node).ok_or_else(|| StageError::Unknown(format!("node {cluster}/{node}")))
 }
 
 fn power_off<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) -> Result<String, StageError> {
     let host = find_node(&ground.layout(), cluster, node)?;
-    if !ground.fabric().has_power(host) {
+    if !ground.has_power(host) {
         return Ok(format!("{cluster}/{node} had no power already"));
     }
-    ground.switch_off(host);
+    ground.switch_off(host)?;
     ground.listen_to_nodes();
     Ok(format!("{cluster}/{node} lost power"))
 }
 
 fn power_on<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) -> Result<String, StageError> {
     let host = find_node(&ground.layout(), cluster, node)?;
-    if ground.fabric().has_power(host) {
+    if ground.has_power(host) {
         return Ok(format!("{cluster}/{node} had power already"));
     }
-    ground.switch_on(host);
+    ground.switch_on(host)?;
     ground.listen_to_nodes();
     Ok(format!("{cluster}/{node} has power"))
 }
@@ -238,13 +261,13 @@ fn start<G: Ground>(
     daemons: Daemons,
 ) -> Result<String, StageError> {
     let host = find_node(&ground.layout(), cluster, node)?;
-    if !ground.fabric().has_power(host) {
+    if !ground.has_power(host) {
         return Ok(format!("{cluster}/{node} has no power"));
     }
     let daemons = named(ground, host, daemons)?;
     let count = daemons.len();
     for daemon in daemons {
-        ground.start(host, daemon);
+        ground.start(host, daemon)?;
     }
     Ok(format!("{cluster}/{node}: {count} daemon{} started", if count == 1 { "" } else { "s" }))
 }
@@ -257,12 +280,11 @@ fn find_hosts(layout: &Layout, hosts: &[Host]) -> Result<Vec<HostId>, StageError
 fn cut<G: Ground>(ground: &mut G, from: &[Host], to: &[Host], one_way: bool) -> Result<String, StageError> {
     let layout = ground.layout();
     let (senders, receivers) = (find_hosts(&layout, from)?, find_hosts(&layout, to)?);
-    for (sender, receiver) in pairs(&senders, &receivers) {
-        ground.fabric().cut(sender, receiver);
-        if !one_way {
-            ground.fabric().cut(receiver, sender);
-        }
+    let mut ways: Vec<(HostId, HostId)> = pairs(&senders, &receivers).collect();
+    if !one_way {
+        ways.extend(pairs(&receivers, &senders));
     }
+    ground.set_open(&ways, false)?;
     ground.listen_to_nodes();
     let arrow = if one_way { "to" } else { "and" };
     Ok(format!("cut between {} {arrow} {}", names(from), names(to)))
@@ -271,10 +293,8 @@ fn cut<G: Ground>(ground: &mut G, from: &[Host], to: &[Host], one_way: bool) -> 
 fn heal<G: Ground>(ground: &mut G, from: &[Host], to: &[Host]) -> Result<String, StageError> {
     let layout = ground.layout();
     let (ones, others) = (find_hosts(&layout, from)?, find_hosts(&layout, to)?);
-    for (one, other) in pairs(&ones, &others) {
-        ground.fabric().heal(one, other);
-        ground.fabric().heal(other, one);
-    }
+    let ways: Vec<(HostId, HostId)> = pairs(&ones, &others).chain(pairs(&others, &ones)).collect();
+    ground.set_open(&ways, true)?;
     ground.listen_to_nodes();
     Ok(format!("healed between {} and {}", names(from), names(to)))
 }

@@ -1,0 +1,160 @@
+//! `run`: plays each scenario in a lab of its own, one after the other, and tells what came of it.
+
+use super::args::{Format, Run};
+use super::{find_file, output};
+use crate::abilities;
+use crate::keeper::{self, Played, Stay};
+use crate::run::Play;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tombolo_scenarios::{Judgement, Options, Report};
+use tombolo_sim::Speed;
+
+/// What a run of the command comes to, the worse the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Ending {
+    Held,
+    Failed,
+    Unusable,
+}
+
+/// Plays what was asked for.
+pub(super) fn run(asked: &Run) -> Result<ExitCode> {
+    if asked.output == Format::Json && (asked.trace || asked.timeline) {
+        bail!("--trace and --timeline are for people: leave them out, or leave out --output json");
+    }
+    if let Some(why) = abilities::lacking() {
+        bail!("no lab can come up here: {why} (tombolo-lab check)");
+    }
+    let program = program(asked.program.as_deref())?;
+    let record = asked.record.as_deref().map(folder).transpose()?;
+    let mut ending = Ending::Held;
+    for file in &asked.files {
+        for seed in asked.seed..asked.seed.saturating_add(asked.times) {
+            let play = Play { seed, program: program.clone(), record: record.clone() };
+            ending = ending.max(one(asked, file, play).unwrap_or_else(|error| {
+                output::complain(&format!("cannot play {}: {error:#}", file.display()));
+                Ending::Unusable
+            }));
+        }
+    }
+    Ok(match ending {
+        Ending::Held => ExitCode::SUCCESS,
+        Ending::Failed => ExitCode::FAILURE,
+        Ending::Unusable => ExitCode::from(2),
+    })
+}
+
+fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
+    let path = find_file(file)?;
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).context("the file has no name")?;
+    let seed = play.seed;
+    if let Some(folder) = &mut play.record {
+        *folder = folder.join(format!("{stem}-{seed}"));
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    let record = play.record.clone();
+    let keeping = keeper::start(&std::path::absolute(&path)?, &stem, seed, &Stay::Playing(play))?;
+    let played = keeping.played()?;
+    if let Some(folder) = record {
+        for (name, text) in [("trace", &played.trace), ("table", &played.table)] {
+            let file = folder.join(format!("{stem}.{name}"));
+            fs::write(&file, text).with_context(|| file.display().to_string())?;
+        }
+    }
+    let against = asked.against.map(|speed| simulate(&path, seed, speed)).transpose()?;
+    let differs = against.as_ref().map(|report| differences(&played, report));
+    tell(asked, &played, against.as_ref().zip(differs.as_deref()))?;
+    let holds = played.judgement != Judgement::Failed && differs.is_none_or(|differs| differs.is_empty());
+    Ok(if holds { Ending::Held } else { Ending::Failed })
+}
+
+fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> Result<()> {
+    if asked.output == Format::Json {
+        let mut value = played.report.clone();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("judgement".into(), serde_json::to_value(played.judgement)?);
+            if let Some((report, differs)) = against {
+                fields.insert("against".into(), report.stage.clone().into());
+                fields.insert("differs".into(), differs.into());
+            }
+        }
+        return output::say(&value.to_string());
+    }
+    if asked.trace {
+        output::say(&played.trace)?;
+    }
+    if asked.timeline {
+        output::say(&played.timeline)?;
+    }
+    output::say(&played.table)?;
+    let Some((report, differs)) = against else { return Ok(()) };
+    if differs.is_empty() {
+        return output::say(&format!("  same    verdicts as at {}", report.stage));
+    }
+    output::say(&report.table())?;
+    output::say(&differs.iter().map(|line| format!("  differs {line}")).collect::<Vec<_>>().join("\n"))
+}
+
+/// The same scenario and seed in the simulator.
+fn simulate(path: &Path, seed: u64, speed: Speed) -> Result<Report> {
+    let scenario = keeper::read(path)?;
+    let mut stage = speed.stage(&scenario, seed)?;
+    Ok(tombolo_scenarios::run(&scenario, stage.as_mut(), &Options { seed }))
+}
+
+/// What the two worlds judge otherwise. What the lab skipped it has not judged.
+fn differences(played: &Played, simulated: &Report) -> Vec<String> {
+    if played.judgement == Judgement::Skipped {
+        return Vec::new();
+    }
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let empty = Vec::new();
+    let list = |name: &str| played.report.get(name).and_then(serde_json::Value::as_array).unwrap_or(&empty).clone();
+    let mut lines = Vec::new();
+    for (verdict, other) in list("verdicts").iter().zip(&simulated.verdicts) {
+        let (judged, skipped) = (text(&verdict["judgement"]), Judgement::Skipped);
+        let own = serde_json::from_value::<Judgement>(verdict["judgement"].clone()).unwrap_or(skipped);
+        if own != other.judgement && own != skipped && other.judgement != skipped {
+            lines.push(format!("{}: {judged} here, {} there", other.expectation, other.judgement.word()));
+        }
+    }
+    for (watch, other) in list("watches").iter().zip(&simulated.watches) {
+        let broken = watch["broken"].as_u64().unwrap_or_default();
+        if (broken == 0) != (other.broken == 0) {
+            let name = other.invariant;
+            lines.push(format!("always: {name}: broken {broken} times here, {} times there", other.broken));
+        }
+    }
+    let failures = list("failures");
+    if failures.is_empty() != simulated.failures.is_empty() {
+        lines.push(format!("{} failures of the run here, {} there", failures.len(), simulated.failures.len()));
+    }
+    lines
+}
+
+/// The program of the daemons.
+fn program(named: Option<&Path>) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("this program is gone")?;
+    let path = named.map_or_else(|| own.with_file_name("tombolo"), Path::to_owned);
+    if !path.is_file() {
+        bail!("there is no {}: cargo build -p tombolo-daemon makes it, or say --program", path.display());
+    }
+    seen_in_a_lab(&path)
+}
+
+fn folder(path: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+    seen_in_a_lab(path)
+}
+
+/// Nodes have a `/run` of their own.
+fn seen_in_a_lab(path: &Path) -> Result<PathBuf> {
+    let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+    if path.starts_with("/run") {
+        bail!("{} is not seen in a lab, where each node has a /run of its own: take another place", path.display());
+    }
+    Ok(path)
+}
