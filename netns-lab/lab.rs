@@ -182,7 +182,11 @@ impl Lab {
     /// Packets pass from the first host of each pair to the second again, or pass no longer.
     pub(crate) fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<()> {
         for way in ways {
-            if open { self.closed.remove(way) } else { self.closed.insert(*way) };
+            if open {
+                self.closed.remove(way)
+            } else {
+                self.closed.insert(*way)
+            };
         }
         let routers: BTreeSet<PlaceName> =
             ways.iter().filter_map(|(_, to)| cuts::router_of(&self.topology, *to)).cloned().collect();
@@ -366,7 +370,8 @@ fn own_namespace() -> io::Result<PathBuf> {
 fn end_all_in(namespaces: &BTreeSet<PathBuf>) -> Result<()> {
     loop {
         let mut last = None;
-        for process in fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
+        for process in fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        {
             // Of what has ended, and is only a number still, nothing can be read.
             let inside = fs::read_link(format!("/proc/{process}/ns/net")).is_ok_and(|name| namespaces.contains(&name));
             if inside && process != i32::try_from(std::process::id()).unwrap_or_default() {

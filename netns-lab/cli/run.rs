@@ -4,13 +4,17 @@ use super::args::{Format, Run};
 use super::{find_file, output};
 use crate::abilities;
 use crate::keeper::{self, Played, Stay};
-use crate::run::Play;
+use crate::run::{Play, Stall};
 use anyhow::{Context as _, Result, bail};
+use core::time::Duration;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tombolo_scenarios::{Judgement, Options, Report};
 use tombolo_sim::Speed;
+
+/// From here on it is told that the machine stood still: as long as probes are apart.
+const STALL_TOLD: Duration = Duration::from_millis(50);
 
 /// What a run of the command comes to, the worse the greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,6 +80,7 @@ fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> 
         let mut value = played.report.clone();
         if let Some(fields) = value.as_object_mut() {
             fields.insert("judgement".into(), serde_json::to_value(played.judgement)?);
+            fields.insert("stall_ms".into(), (played.stall.lasted.as_secs_f64() * 1000.0).into());
             if let Some((report, differs)) = against {
                 fields.insert("against".into(), report.stage.clone().into());
                 fields.insert("differs".into(), differs.into());
@@ -90,6 +95,13 @@ fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> 
         output::say(&played.timeline)?;
     }
     output::say(&played.table)?;
+    let Stall { at, lasted } = played.stall;
+    if lasted >= STALL_TOLD {
+        let (lasted, at) = (lasted.as_secs_f64(), at.as_secs_f64());
+        output::say(&format!(
+            "  stall   the machine stood still for {lasted:.3}s until {at:.3}s: so much of a gap may be its own"
+        ))?;
+    }
     let Some((report, differs)) = against else { return Ok(()) };
     if differs.is_empty() {
         return output::say(&format!("  same    verdicts as at {}", report.stage));
@@ -146,13 +158,15 @@ fn program(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 fn folder(path: &Path) -> Result<PathBuf> {
+    seen_in_a_lab(&std::path::absolute(path)?)?;
     fs::create_dir_all(path).with_context(|| path.display().to_string())?;
     seen_in_a_lab(path)
 }
 
 /// Nodes have a `/run` of their own.
 fn seen_in_a_lab(path: &Path) -> Result<PathBuf> {
-    let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+    // What is not there yet cannot be a link to there.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.starts_with("/run") {
         bail!("{} is not seen in a lab, where each node has a /run of its own: take another place", path.display());
     }

@@ -1,5 +1,6 @@
 //! What came of a scenario, as a lab tells whoever started it.
 
+use crate::run::Stall;
 use serde::{Deserialize, Serialize};
 use tombolo_scenarios::{Judgement, Report, Scenario, timeline, trace};
 
@@ -16,6 +17,8 @@ pub struct Played {
     pub trace: String,
     /// What happened, on one screen.
     pub timeline: String,
+    /// How long the machine stood still.
+    pub stall: Stall,
 }
 
 impl Played {
@@ -23,13 +26,14 @@ impl Played {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn of(scenario: &Scenario, report: &Report) -> serde_json::Result<Self> {
+    pub fn of(scenario: &Scenario, report: &Report, stall: Stall) -> serde_json::Result<Self> {
         Ok(Self {
             judgement: report.judgement(),
             report: serde_json::to_value(report)?,
             table: report.table(),
             trace: trace::text(scenario, &report.facts),
             timeline: timeline(scenario, &report.facts),
+            stall,
         })
     }
 }

@@ -50,16 +50,17 @@ impl Chronicle {
 
     /// Something happened just now.
     pub(super) fn tell(&self, place: Place, what: What) {
-        self.push(Fact { at: self.now(), place, what });
+        self.tell_at(self.now(), place, what);
+    }
+
+    /// Something happened then.
+    pub(super) fn tell_at(&self, at: Duration, place: Place, what: What) {
+        self.facts().push(Fact { at, place, what });
     }
 
     /// Something happened at this moment by the monotonic clock.
     pub(super) fn tell_of(&self, at: Duration, place: Place, what: What) {
-        self.push(Fact { at: self.since_start(at), place, what });
-    }
-
-    fn push(&self, fact: Fact) {
-        self.facts().push(fact);
+        self.tell_at(self.since_start(at), place, what);
     }
 
     /// What was told since the last call, in order of time. What happened a moment ago may be told in the next call.

@@ -227,6 +227,11 @@ impl LabStage {
 
     /// Kills a daemon, and waits until it is gone. What it left in the kernel stays; true if it ran.
     pub(super) fn kill_daemon(&mut self, id: PostId) -> bool {
+        self.end_daemon(id, None)
+    }
+
+    /// The same. `at` is when it ended, if not when it was gone.
+    pub(super) fn end_daemon(&mut self, id: PostId, at: Option<Duration>) -> bool {
         let Some(post) = self.posts.get_mut(id.0) else { return false };
         post.starts_to_leave = false;
         let Some(running) = post.running.take() else { return false };
@@ -238,7 +243,7 @@ impl LabStage {
         while is_alive(running.process.as_raw()) && since.elapsed() < GONE_WITHIN {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.chronicle.tell(post.place.clone(), What::Process(false));
+        self.chronicle.tell_at(at.unwrap_or_else(|| self.chronicle.now()), post.place.clone(), What::Process(false));
         true
     }
 

@@ -29,14 +29,16 @@ impl Ground for LabStage {
 
     fn switch_off(&mut self, node: HostId) -> Result<(), StageError> {
         let name = self.place_name(node)?;
-        // First the power: what the ends of processes make the kernel say is not heard.
+        // First the wire: what the ends of processes make the kernel say is not heard.
         self.desk().lab_mut().unplug(&name).map_err(broken)?;
+        // For the rest of the world, all of it ends with that.
+        let at = self.chronicle.now();
         for id in self.posts_of(node) {
-            self.kill_daemon(id);
+            self.end_daemon(id, Some(at));
         }
         self.probes.power_off(node);
         self.desk().lab_mut().switch_off(&name).map_err(broken)?;
-        self.chronicle.tell(place(&self.layout, node), What::Power(false));
+        self.chronicle.tell_at(at, place(&self.layout, node), What::Power(false));
         Ok(())
     }
 

@@ -31,6 +31,7 @@ use chronicle::Chronicle;
 use core::time::Duration;
 use daemons::{Post, PostId, Setup};
 use probes::Probes;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,9 +61,20 @@ pub struct Play {
 ///
 /// # Errors
 /// Why it cannot begin.
-pub(crate) fn play(scenario: &Scenario, desk: &Arc<Mutex<Desk>>, play: &Play) -> Result<Report> {
+pub(crate) fn play(scenario: &Scenario, desk: &Arc<Mutex<Desk>>, play: &Play) -> Result<(Report, Stall)> {
     let mut stage = LabStage::new(scenario, Arc::clone(desk), play)?;
-    Ok(tombolo_scenarios::run(scenario, &mut stage, &Options { seed: play.seed }))
+    let report = tombolo_scenarios::run(scenario, &mut stage, &Options { seed: play.seed });
+    Ok((report, stage.stall))
+}
+
+/// The longest time for which the machine did not let the lab work when it wanted to. What was measured then may be the
+/// machine's and not the daemons'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stall {
+    /// When it was over, since the start.
+    pub at: Duration,
+    /// How long it was.
+    pub lasted: Duration,
 }
 
 /// What the lab itself is to do.
@@ -87,6 +99,9 @@ struct LabStage {
     layout: Arc<Layout>,
     setup: Setup,
     chronicle: Chronicle,
+    /// Until when the lab was asked to run.
+    reached: Duration,
+    stall: Stall,
     due: BTreeMap<(Duration, u64), Due>,
     sequence: u64,
     posts: Vec<Post>,
@@ -109,6 +124,8 @@ impl LabStage {
             scenario: scenario.clone(),
             setup: Setup { program: play.program.clone(), record: play.record.clone(), cable: scenario.cable, broker },
             chronicle: Chronicle::default(),
+            reached: Duration::ZERO,
+            stall: Stall::default(),
             due: BTreeMap::new(),
             sequence: 0,
             posts: Vec::new(),
@@ -183,6 +200,7 @@ impl Stage for LabStage {
     }
 
     fn advance(&mut self, until: Duration) -> Result<(), StageError> {
+        self.reached = self.reached.max(until);
         loop {
             if let Some(because) = self.chronicle.broken() {
                 return Err(StageError::Broken(because));
@@ -199,7 +217,13 @@ impl Stage for LabStage {
                 return Ok(());
             }
             let next = self.due.keys().next().map_or(until, |(at, _)| until.min(*at));
-            std::thread::sleep(next.saturating_sub(now).min(LOOK));
+            let nap = next.saturating_sub(now).min(LOOK);
+            std::thread::sleep(nap);
+            let at = self.chronicle.now();
+            let lasted = at.saturating_sub(now + nap);
+            if lasted > self.stall.lasted {
+                self.stall = Stall { at, lasted };
+            }
         }
     }
 

@@ -117,9 +117,10 @@ impl LabStage {
         Ok(())
     }
 
-    /// Begins a probe on a node.
+    /// Begins a probe on a node. It counts as begun when it was to begin: the machine may be late, and that is no gap
+    /// between probes.
     pub(super) fn begin_probe(&mut self, id: ProbeId, host: HostId, probe: &Probe) -> Result<(), StageError> {
-        let (began, at) = (self.chronicle.now(), place(&self.layout, host));
+        let (began, now, at) = (self.reached, self.chronicle.now(), place(&self.layout, host));
         let number = || u16::try_from(self.probes.chance.below(65_536)).unwrap_or(0);
         let errand = match self.probes.askers.get(&host) {
             Some(asker) => errand(&self.layout, host, probe, number).map(|errand| (asker, errand)),
@@ -128,7 +129,7 @@ impl LabStage {
         match errand {
             Err(outcome) => self.chronicle.tell(at, What::Probed { id, began, outcome }),
             Ok((asker, errand)) => {
-                let due = began + probe.timeout;
+                let due = now + probe.timeout;
                 self.probes.under_way.all().insert(id, Open { place: at, began, due });
                 let asked = Asked { id, errand, timeout: probe.timeout };
                 asker.asked.send(asked).map_err(|_| StageError::Broken(format!("the probe pod of {host:?} ended")))?;

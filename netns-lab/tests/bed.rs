@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tombolo_linux::Place;
 
 /// The program.
-const LAB: &str = env!("CARGO_BIN_EXE_tombolo-lab");
+pub const LAB: &str = env!("CARGO_BIN_EXE_tombolo-lab");
 
 /// Two clusters that hold the three kinds of things there are.
 pub const TWO: &str = "\
@@ -64,6 +64,11 @@ impl Machine {
         let output = self.output(LAB, arguments);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// How the program ends, and what it says.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.output(LAB, arguments)
     }
 
     /// Starts the program, and does not wait.

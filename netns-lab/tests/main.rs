@@ -11,6 +11,7 @@ mod bed;
 mod endings;
 mod nat;
 mod packets;
+mod scenarios;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
@@ -27,7 +28,11 @@ fn main() -> ExitCode {
             Ok::<_, Failed>(())
         })
     };
-    let tests = [packets::TESTS, nat::TESTS, endings::TESTS].concat();
+    let mut tests = [packets::TESTS, nat::TESTS, endings::TESTS].concat();
+    match scenarios::lacking() {
+        Some(lacking) => println!("SKIPPED: scenarios played ({lacking})"),
+        None => tests.extend(scenarios::TESTS),
+    }
     libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
 }
 

@@ -47,10 +47,7 @@ pub trait Net: 'static {
     /// Sends. What cannot be sent is lost, as on any wire.
     fn send_to(socket: &Self::Datagrams, bytes: &[u8], to: SocketAddr) -> impl Future<Output = ()>;
     /// Receives.
-    fn recv_from(
-        socket: &Self::Datagrams,
-        buffer: &mut [u8],
-    ) -> impl Future<Output = io::Result<(usize, SocketAddr)>>;
+    fn recv_from(socket: &Self::Datagrams, buffer: &mut [u8]) -> impl Future<Output = io::Result<(usize, SocketAddr)>>;
 }
 
 /// What a probe waits for.

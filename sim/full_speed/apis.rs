@@ -77,7 +77,12 @@ impl FullSpeed {
         let seed = Rng::stream(seed, &format!("api {} {}", api.api.name(), api.starts)).bits();
         let process = Process::new(now, seed, NAP)?;
         let stack = StackId(api.host.0);
-        process.spawn(serve(api.api.name().clone(), api.api.server().clone(), self.sockets.v4(stack), self.chronicle.clone()));
+        process.spawn(serve(
+            api.api.name().clone(),
+            api.api.server().clone(),
+            self.sockets.v4(stack),
+            self.chronicle.clone(),
+        ));
         api.process = Some(process);
         Ok(())
     }

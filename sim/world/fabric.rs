@@ -256,7 +256,11 @@ impl<P> Fabric<P> {
     /// From now on packets pass from the first host of each pair to the second, or none does.
     pub fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) {
         for way in ways {
-            if open { self.cuts.remove(way) } else { self.cuts.insert(*way) };
+            if open {
+                self.cuts.remove(way)
+            } else {
+                self.cuts.insert(*way)
+            };
         }
     }
 
