@@ -17,6 +17,8 @@
 mod backoff;
 mod client;
 pub mod convert;
+#[cfg(feature = "remote")]
+mod dial;
 mod hand;
 mod heartbeat;
 #[cfg(feature = "remote")]

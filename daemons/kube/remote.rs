@@ -1,24 +1,16 @@
 //! A client of an API over TCP and TLS, as a kubeconfig or the pod's service account describes it.
 
 use crate::client::IDLE_MAX;
+use crate::dial::dial;
 use crate::term::{term, timed};
 use http::header::{self, HeaderValue};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use std::time::Duration;
 use tower::timeout::TimeoutLayer;
-use tower::{Service as _, ServiceBuilder};
-
-/// A silent connection is asked whether it lives after this, and again after as long; see [`GIVEN_UP`].
-const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
-/// What is sent and not acknowledged for so long shows that the connection is dead: a watch would wait for its end, and
-/// notice nothing after a cut.
-const GIVEN_UP: Duration = Duration::from_secs(8);
-/// Unanswered questions after which a silent connection is dead.
-const QUESTIONS: u32 = 2;
+use tower::{Service as _, ServiceBuilder, service_fn};
 
 /// Why there can be no such client.
 #[derive(Debug, thiserror::Error)]
@@ -37,22 +29,15 @@ pub enum RemoteError {
 }
 
 /// A client of the API that `config` describes. Each request must be answered within `answer_within` (a watch: begun). A
-/// connection that is cut is noticed within [`GIVEN_UP`], also where nothing is sent.
+/// connection that is cut is noticed soon (`dial`), also where nothing is sent.
 ///
 /// # Errors
 /// [`RemoteError`].
 pub fn remote(config: &Config, user_agent: &str, answer_within: Duration) -> Result<Client, RemoteError> {
     let agent = HeaderValue::from_str(user_agent).map_err(|_| RemoteError::UserAgent(user_agent.to_owned()))?;
     let wrong = |source| RemoteError::Config { url: config.cluster_url.clone(), source: Box::new(source) };
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(answer_within));
-    tcp.set_keepalive(Some(SIGN_OF_LIFE));
-    tcp.set_keepalive_interval(Some(SIGN_OF_LIFE));
-    tcp.set_keepalive_retries(Some(QUESTIONS));
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(GIVEN_UP));
+    // Boxed: the pool wants a future that can be moved.
+    let tcp = service_fn(move |uri| Box::pin(dial(uri, answer_within)));
     let connector = config.rustls_https_connector_with_connector(tcp).map_err(wrong)?;
     let http = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
