@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -37,11 +38,6 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
     if stay != Stay::WithStarter {
         nix::unistd::setsid().ok();
     }
-    if matches!(stay, Stay::Playing(_)) {
-        // What is measured is to be the daemons', not that of others at work: those of this session go before them, where
-        // the kernel shares its time by sessions.
-        let _ = std::fs::write("/proc/self/autogroup", "-15");
-    }
     if std::process::id() != 1 {
         bail!("only `up` starts this");
     }
@@ -55,8 +51,12 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
     let desk = Arc::new(Mutex::new(Desk::of(lab, layout, outer)?));
     let own = Arc::clone(&desk);
     Builder::new().name("words".into()).spawn(move || listen(&listener, &own))?;
-    Builder::new().name("reaper".into()).spawn(|| {
+    let mut eager = matches!(stay, Stay::Playing(_)).then(Eager::default);
+    Builder::new().name("reaper".into()).spawn(move || {
         loop {
+            if let Some(eager) = &mut eager {
+                eager.go_first();
+            }
             std::thread::sleep(REAP);
             nft::reap();
         }
@@ -77,6 +77,24 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
         }
     }
     Ok(())
+}
+
+/// Sessions of the lab that go before all others of the machine, where its kernel shares time by sessions: what is measured
+/// is to be the daemons', not that of others at work.
+#[derive(Default)]
+struct Eager(BTreeSet<i32>);
+
+impl Eager {
+    /// Sees to new processes: each cable is a session of its own.
+    fn go_first(&mut self) {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let all: BTreeSet<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        for process in all.difference(&self.0) {
+            // A kernel without, and who has ended meanwhile.
+            let _ = std::fs::write(format!("/proc/{process}/autogroup"), "-15");
+        }
+        self.0 = all;
+    }
 }
 
 /// The scenario in a file.

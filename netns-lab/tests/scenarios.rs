@@ -68,13 +68,12 @@ fn wrong() {
     let machine = Machine::new();
     let text = scenario(
         "timeline:\n  - { at: 5s, do: { unready: east/shop/web } }\n",
-        "  - { by: 4s, connect: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\" } }
-  - { by: 12s, settled: true }\n",
+        "  - { during: 6s..12s, outage: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\", at_most: 1s } }\n",
     );
     let output = machine.run(&["run", &machine.file("short", &text), "--against", "core"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let verdict = said.lines().find(|line| line.contains("connects to web")).unwrap_or_default();
+    let verdict = said.lines().find(|line| line.contains("outage west/worker to web")).unwrap_or_default();
     assert!(verdict.starts_with("  FAILED"), "{said}");
     assert!(said.ends_with("  same    verdicts as at core speed\n"), "{said}");
 }
