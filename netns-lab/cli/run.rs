@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use tombolo_scenarios::{Judgement, Options, Report};
 use tombolo_sim::Speed;
 
-/// From here on it is told that the machine stood still: as long as probes are apart.
+/// From here on it is told that the machine was busy: as long as probes are apart.
 const STALL_TOLD: Duration = Duration::from_millis(50);
 
 /// What a run of the command comes to, the worse the greater.
@@ -99,7 +99,7 @@ fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> 
     if lasted >= STALL_TOLD {
         let (lasted, at) = (lasted.as_secs_f64(), at.as_secs_f64());
         output::say(&format!(
-            "  stall   the machine stood still for {lasted:.3}s until {at:.3}s: so much of a gap may be its own"
+            "  stall   for {lasted:.3}s until {at:.3}s the machine did not let the lab work: a gap then may be its own"
         ))?;
     }
     let Some((report, differs)) = against else { return Ok(()) };

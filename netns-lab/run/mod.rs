@@ -9,6 +9,7 @@
 //! ```
 //! | page | tells |
 //! |---|---|
+//! | `canary` | whether the machine lets the lab work |
 //! | `chronicle` | what time it is, and what has happened |
 //! | `apis` | the API servers |
 //! | `daemons` | the processes: how they are set up, started and killed |
@@ -19,6 +20,7 @@
 //! [`tombolo_scenarios::ground`]'s, as in the simulator.
 
 mod apis;
+mod canary;
 mod chronicle;
 mod daemons;
 mod ground;
@@ -27,14 +29,16 @@ mod probes;
 use crate::keeper::Desk;
 use crate::topology::{PlaceName, place as place_of};
 use anyhow::{Context as _, Result};
+use canary::Canary;
+pub use canary::Stall;
 use chronicle::Chronicle;
 use core::time::Duration;
 use daemons::{Post, PostId, Setup};
 use probes::Probes;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tombolo_core::base::{ClusterId, Rng};
 use tombolo_core::model::ServiceKey;
 use tombolo_scenarios::ground::{self as verbs, Judgement, Lifecycles, Outsiders};
@@ -64,17 +68,7 @@ pub struct Play {
 pub(crate) fn play(scenario: &Scenario, desk: &Arc<Mutex<Desk>>, play: &Play) -> Result<(Report, Stall)> {
     let mut stage = LabStage::new(scenario, Arc::clone(desk), play)?;
     let report = tombolo_scenarios::run(scenario, &mut stage, &Options { seed: play.seed });
-    Ok((report, stage.stall))
-}
-
-/// The longest time for which the machine did not let the lab work when it wanted to. What was measured then may be the
-/// machine's and not the daemons'.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Stall {
-    /// When it was over, since the start.
-    pub at: Duration,
-    /// How long it was.
-    pub lasted: Duration,
+    Ok((report, stage.canary.longest()))
 }
 
 /// What the lab itself is to do.
@@ -101,7 +95,7 @@ struct LabStage {
     chronicle: Chronicle,
     /// Until when the lab was asked to run.
     reached: Duration,
-    stall: Stall,
+    canary: Canary,
     due: BTreeMap<(Duration, u64), Due>,
     sequence: u64,
     posts: Vec<Post>,
@@ -125,7 +119,7 @@ impl LabStage {
             setup: Setup { program: play.program.clone(), record: play.record.clone(), cable: scenario.cable, broker },
             chronicle: Chronicle::default(),
             reached: Duration::ZERO,
-            stall: Stall::default(),
+            canary: Canary::start()?,
             due: BTreeMap::new(),
             sequence: 0,
             posts: Vec::new(),
@@ -144,6 +138,7 @@ impl LabStage {
             stage.start_asker(host)?;
         }
         // Time begins when all is there.
+        stage.canary = Canary::start()?;
         stage.chronicle.begin();
         stage.place_daemons()?;
         Ok(stage)
@@ -217,18 +212,15 @@ impl Stage for LabStage {
                 return Ok(());
             }
             let next = self.due.keys().next().map_or(until, |(at, _)| until.min(*at));
-            let nap = next.saturating_sub(now).min(LOOK);
-            std::thread::sleep(nap);
-            let at = self.chronicle.now();
-            let lasted = at.saturating_sub(now + nap);
-            if lasted > self.stall.lasted {
-                self.stall = Stall { at, lasted };
-            }
+            std::thread::sleep(next.saturating_sub(now).min(LOOK));
         }
     }
 
     fn act(&mut self, fault: &Fault) -> Result<String, StageError> {
-        verbs::act(self, fault)
+        let began = Instant::now();
+        let done = verbs::act(self, fault);
+        self.canary.note(began, Duration::ZERO);
+        done
     }
 
     fn probe(&mut self, id: ProbeId, probe: &Probe) -> Result<(), StageError> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::world::fixtures;
+use tombolo_cluster::API_PORT;
 use tombolo_scenarios::{ApiFault, ApiRef, Outcome, Place, ProbeTarget, Target, What};
 
 fn cluster(name: &str) -> tombolo_core::base::ClusterId {
@@ -169,7 +170,7 @@ fn an_api_that_was_down_has_kept_what_it_stored_and_its_daemons_come_back() {
     let api = ApiRef::Cluster(cluster("west"));
     let number = world.find_api(&api).unwrap();
     let stack = StackId(world.apis[number].host.0);
-    let leases = |world: &FullSpeed| world.apis[number].server.list("coordination.k8s.io", "leases", "").len();
+    let leases = |world: &FullSpeed| world.apis[number].api.server().list("coordination.k8s.io", "leases", "").len();
     assert_eq!(leases(&world), 1);
     world.act(&Fault::Api(api.clone(), ApiFault::Down)).unwrap();
     world.advance(world.reached + Duration::from_secs(3)).unwrap();
@@ -206,7 +207,7 @@ fn writers(facts: &[Fact]) -> std::collections::BTreeSet<String> {
 fn an_api_that_restarted_empty_gets_from_its_daemons_all_that_it_lost() {
     let (world, facts) = ten_seconds_after(&[ApiFault::RestartedEmpty]);
     let number = world.find_api(&ApiRef::Cluster(cluster("west"))).unwrap();
-    let count = |group: &str, plural: &str| world.apis[number].server.list(group, plural, "").len();
+    let count = |group: &str, plural: &str| world.apis[number].api.server().list(group, plural, "").len();
     assert_eq!(count("coordination.k8s.io", "leases"), 1, "{:?}", writers(&facts));
     assert_eq!(count("multicluster.x-k8s.io", "serviceimports"), 1, "{:?}", writers(&facts));
 }
@@ -225,9 +226,9 @@ fn an_api_that_is_down_closes_its_connections_and_then_answers_nobody() {
     let host = world.apis[world.find_api(&api).unwrap()].host;
     let address = world.layout.host(host).unwrap().address.to_string();
     world.act(&Fault::Api(api, ApiFault::Down)).unwrap();
-    let outcomes = ask(&mut world, ("west", "worker"), &[fetch(&address, apis::API_PORT, Tcp)]);
+    let outcomes = ask(&mut world, ("west", "worker"), &[fetch(&address, API_PORT, Tcp)]);
     assert_eq!(world.sockets.connections(StackId(host.0)), 0);
-    assert_eq!(outcomes, [failed(&format!("no connection to {address}:{}", apis::API_PORT))]);
+    assert_eq!(outcomes, [failed(&format!("no connection to {address}:{}", API_PORT))]);
 }
 
 #[test]
