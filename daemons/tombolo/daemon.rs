@@ -255,15 +255,14 @@ impl Start {
         let watches =
             blueprint.clone().build(watched).map_err(|because| Error::Setting { flag: "dns-zone", because })?;
         let vitals = Vitals::new(who, ready_when, watches);
-        let address = match common.status_address {
-            Some(at) => status::serve(at, vitals.clone()).await?,
-            None => match status::serve((Ipv6Addr::UNSPECIFIED, port).into(), vitals.clone()).await {
-                Ok(address) => address,
-                // This node may have no IPv6.
-                Err(_) => status::serve((Ipv4Addr::UNSPECIFIED, port).into(), vitals.clone()).await?,
-            },
+        let addresses = match common.status_address {
+            Some(at) => vec![at],
+            // This node may have no IPv6.
+            None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
         };
-        info!(daemon, cluster = %common.cluster_id, status = %address, "starts");
+        let address = status::serve(addresses, vitals.clone()).await?;
+        let status = address.map_or_else(|| "none yet".to_owned(), |address| address.to_string());
+        info!(daemon, cluster = %common.cluster_id, %status, "starts");
         let both = Both { vitals: vitals.clone(), record };
         let life = Life { hands, inputs, both };
         let living = blueprint.build(life).map_err(|because| Error::Setting { flag: "dns-zone", because })?;

@@ -11,27 +11,62 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpListener;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Who asks has so long to say what.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A port that somebody else has is tried again after this.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Connections at once: a prober, a few Prometheus.
 const GUESTS: usize = 32;
 
-/// Opens the port, and answers for as long as the runtime lives. Gives the address.
+/// Opens the port at the first of these addresses where it can be had, and answers for as long as the runtime lives. Gives
+/// that address; or none, if somebody else has the port at the moment: then it is tried again and again, and the daemon
+/// does its work meanwhile. The ports that people know from Submariner are among those that the kernel gives to whoever
+/// dials out.
 ///
 /// # Errors
-/// If the port cannot be had.
-pub async fn serve(at: SocketAddr, vitals: Vitals) -> Result<SocketAddr, Error> {
-    let failed = |source| Error::Socket { what: format!("TCP {at}, for metrics and health"), source };
-    let listener = TcpListener::bind(at).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    spawn_local(accept(listener, vitals));
-    Ok(address)
+/// If the port cannot be had for another reason.
+pub async fn serve(addresses: Vec<SocketAddr>, vitals: Vitals) -> Result<Option<SocketAddr>, Error> {
+    match open(&addresses).await {
+        Ok(listener) => {
+            let address = listener.local_addr().ok();
+            spawn_local(accept(listener, vitals));
+            Ok(address)
+        }
+        Err((at, source)) if source.kind() == ErrorKind::AddrInUse => {
+            warn!("TCP {at}, for metrics and health, is somebody else's at the moment");
+            spawn_local(async move {
+                let listener = loop {
+                    sleep(AGAIN).await;
+                    if let Ok(listener) = open(&addresses).await {
+                        break listener;
+                    }
+                };
+                info!("metrics and health are served now");
+                accept(listener, vitals).await;
+            });
+            Ok(None)
+        }
+        Err((at, source)) => Err(Error::Socket { what: format!("TCP {at}, for metrics and health"), source }),
+    }
+}
+
+/// The first port that can be had, or why the last cannot.
+async fn open(addresses: &[SocketAddr]) -> Result<TcpListener, (SocketAddr, io::Error)> {
+    let mut outcome = Err(((Ipv4Addr::UNSPECIFIED, 0).into(), ErrorKind::AddrNotAvailable.into()));
+    for at in addresses {
+        outcome = TcpListener::bind(*at).await.map_err(|error| (*at, error));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 async fn accept(listener: TcpListener, vitals: Vitals) {

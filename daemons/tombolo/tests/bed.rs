@@ -176,7 +176,8 @@ impl Daemon {
     }
 }
 
-fn get(status: SocketAddr, path: &str) -> Option<(u16, String)> {
+/// What is answered at a path of a status port: code and text.
+pub fn get(status: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(status).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: it\r\nConnection: close\r\n\r\n").ok()?;

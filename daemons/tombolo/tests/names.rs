@@ -1,6 +1,6 @@
 //! Discovery and DNS: a service that one cluster exports is found by its name in the other.
 
-use crate::bed::{BROKER, Bed, Member, OWN, cluster, until};
+use crate::bed::{BROKER, Bed, Member, OWN, cluster, get, until};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use serde_json::json;
@@ -127,4 +127,21 @@ fn without_an_api_dns_says_that_it_knows_nothing_and_is_not_ready() {
     assert_eq!(code, ResponseCode::ServFail);
     assert_eq!(until("it says so", || dns.get("/readyz")), (503, "not ready yet\n".to_owned()));
     assert!(dns.terminate().success());
+}
+
+/// The ports that are known from Submariner are among those that the kernel gives to whoever dials out.
+#[test]
+fn a_daemon_whose_status_port_somebody_else_has_works_and_serves_it_later() {
+    let bed = Bed::new("taken");
+    let _api = bed.api("east");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    let status = format!("--status-address={at}");
+    let daemon = bed.start("dns", "east", &["--dns-listen=127.0.0.1:0", &status]);
+    until("it works without", || {
+        daemon.log().contains("starts daemon=\"dns\" cluster=east status=none yet").then_some(())
+    });
+    assert!(daemon.log().contains("is somebody else's at the moment"), "{}", daemon.log());
+    drop(taken);
+    until("it is served", || get(at, "/readyz").filter(|(code, _)| *code == 200));
 }
