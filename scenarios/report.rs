@@ -109,8 +109,7 @@ impl Report {
             let _ =
                 writeln!(text, "  broken  {} at {}: {}", violation.invariant, seconds(violation.at), violation.text);
         }
-        let _ =
-            writeln!(text, "  {:<8}{} played, trace {}", self.judgement().word(), seconds(self.ended), self.hash);
+        let _ = writeln!(text, "  {:<8}{} played, trace {}", self.judgement().word(), seconds(self.ended), self.hash);
         text
     }
 

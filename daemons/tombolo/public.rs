@@ -228,7 +228,7 @@ mod tests {
 
     /// An API that has one Service, and a client of it.
     async fn api(service: serde_json::Value) -> Client {
-        let server = ApiServer::new(Registry::clusterset(), 1, || tombolo_core::base::Wall::default());
+        let server = ApiServer::new(Registry::clusterset(), 1, tombolo_core::base::Wall::default);
         server.put("cluster", service).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();

@@ -1,5 +1,6 @@
 //! The only place that prints. Colours and progress only where a terminal shows them.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the output layer")]
+#![allow(clippy::disallowed_types, reason = "how often progress is told is for people, and decides nothing")]
 
 use anyhow::Context as _;
 use core::cell::Cell;
