@@ -161,7 +161,7 @@ fn a_peer_that_knows_nothing_of_lengths_is_not_asked() {
         machine.handle(Input::Hello { from: peer.clone(), bytes: hello.encode() }, now);
         let sent = drain(&mut machine).into_iter().filter_map(|output| match output {
             Output::Send { bytes, .. } => Some(bytes.len()),
-            _ => None,
+            Output::Ways(_) | Output::Silent(_) | Output::Epoch(_) | Output::Ignored(_) => None,
         });
         let longest = sent.collect::<Vec<_>>().into_iter().max().unwrap_or_default();
         assert!(longest < 200, "{longest} bytes");
