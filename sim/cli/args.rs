@@ -72,11 +72,22 @@ pub(super) struct Which {
     )]
     seed: u64,
     /// Each seed from A to B, both too
-    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
+    #[arg(long, value_name = "A..B", value_parser = seeds_to_play, allow_hyphen_values = true)]
     seeds: Option<Seeds>,
     /// core: the machines alone, fast; full: real shell, kube client and packets
     #[arg(long, default_value_t = Speed::Core)]
     pub(super) speed: Speed,
+}
+
+/// More seeds of one scenario than anybody plays; each is told.
+const SEEDS_MAX: u64 = 1_000_000;
+
+fn seeds_to_play(text: &str) -> Result<Seeds, String> {
+    let Seeds(first, last) = text.parse()?;
+    if last - first >= SEEDS_MAX {
+        return Err(format!("'{text}' are more than the {SEEDS_MAX} seeds that can be played at once"));
+    }
+    Ok(Seeds(first, last))
 }
 
 impl Which {
@@ -196,6 +207,16 @@ mod tests {
         let args = Args::try_parse_from(["tombolo-sim", "run", "x.yaml", "--seeds", "3..5"]).unwrap();
         let Command::Run(run) = args.command else { panic!() };
         assert_eq!(run.which.seeds(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn more_seeds_than_anybody_plays_are_refused_and_the_last_seed_there_is_can_be_played() {
+        for many in ["0..18446744073709551615", "1..100000000000", "1..1000001"] {
+            let told = Args::try_parse_from(["tombolo-sim", "run", "x.yaml", "--seeds", many]).unwrap_err().to_string();
+            assert!(told.contains("more than the 1000000 seeds"), "{told}");
+        }
+        let last = "18446744073709551615..18446744073709551615";
+        assert!(Args::try_parse_from(["tombolo-sim", "run", "x.yaml", "--seeds", last]).is_ok());
     }
 
     #[test]

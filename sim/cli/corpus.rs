@@ -2,11 +2,15 @@
 
 use super::output;
 use anyhow::{Context as _, bail};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use tombolo_scenarios::Scenario;
 
 /// Where the project's own scenarios are, seen from its root.
 pub(super) const DIRECTORY: &str = "scenarios";
+
+/// So much of a file is read: more than a scenario may be long.
+const READ_MAX: u64 = 2 << 20;
 
 /// A scenario with the file it came from.
 #[derive(Debug)]
@@ -37,11 +41,26 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Entry> {
     if path.is_dir() {
         bail!("{} is a directory: name files, such as {}/*.yaml", path.display(), path.display());
     }
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = read_text(&path).with_context(|| format!("cannot read {}", path.display()))?;
     match tombolo_scenarios::parse(&path.display().to_string(), &text) {
         Ok(scenario) => Ok(Entry { path, scenario }),
         Err(errors) => bail!("{errors}"),
     }
+}
+
+/// The text of a file, as far as a scenario may be long and a little further, so that one that is longer is told as such.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(READ_MAX).read_to_end(&mut text)?;
+    let not_text = |error: std::string::FromUtf8Error| {
+        let line = 1 + error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|b| **b == b'\n').count();
+        std::io::Error::other(format!("line {line} is not UTF-8 text; a scenario is a YAML file"))
+    };
+    // What was cut off may have been cut within a character.
+    if u64::try_from(text.len()).is_ok_and(|read| read == READ_MAX) {
+        return Ok(String::from_utf8_lossy(&text).into_owned());
+    }
+    String::from_utf8(text).map_err(not_text)
 }
 
 /// The first of [`places`] where something is. A folder is what is meant only if nothing else is.

@@ -67,8 +67,9 @@ impl Hunt<'_> {
 
     fn pick(&self) -> Option<u64> {
         let (_, last) = self.asked.range();
-        let seed = self.next.fetch_add(1, Ordering::Relaxed);
-        (seed <= last && !self.is_over()).then_some(seed)
+        // The last seed that there is has no next one: it is left out.
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |seed| seed.checked_add(1));
+        next.ok().filter(|seed| *seed <= last && !self.is_over())
     }
 
     fn is_over(&self) -> bool {
