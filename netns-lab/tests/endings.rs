@@ -57,7 +57,9 @@ fn foreground() {
     let machine = Machine::new();
     let before = machine.snapshot();
     let file = machine.file("one", TWO);
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+    // Who runs in the background of a shell ignores Ctrl-C, and so do those it starts.
+    let interrupts = if ignores(Signal::SIGINT) { Signal::SIGTERM } else { Signal::SIGINT };
+    for signal in [interrupts, Signal::SIGTERM, Signal::SIGKILL] {
         let mut starter = machine.start(&["up", &file]);
         until("it is up", || machine.lab(&["places"]).is_ok());
         kill(Pid::from_raw(i32::try_from(starter.id()).unwrap()), signal).unwrap();
@@ -72,6 +74,13 @@ fn foreground() {
     // Whether it is content depends on whether it was still about to list the places.
     starter.wait().unwrap();
     machine.is_as(&before);
+}
+
+/// Whether this process was started with the signal ignored.
+fn ignores(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 == 1
 }
 
 fn killed_early() {
