@@ -133,7 +133,8 @@ impl Evidence<'_> {
     /// See the table above.
     fn by(&self, expectation: &Expectation, mut tries: Vec<Try>, bound: Duration) -> Verdict {
         if let Some(next) = self.next_act(bound) {
-            tries.retain(|t| t.ended <= next);
+            // At equal times acts go first: what begins at that moment is after it.
+            tries.retain(|t| t.began < next && t.ended <= next);
         }
         let verdict = Verdict::of(expectation, tries.len(), Some(bound));
         let Some(last) = tries.last() else { return verdict.failed(None, "nothing was probed".into()) };

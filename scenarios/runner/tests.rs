@@ -6,7 +6,7 @@ use crate::rehearsal::{
 };
 use crate::{
     Ability, ApiFault, ApiRef, Change, Daemon, Daemons, Expectation, Fact, Fault, Flow, Host, Judgement, Options,
-    Report, Scenario, Side, Verb, Watched, What, When, run,
+    Report, Scenario, Side, Verb, Watched, What, When, judge, run,
 };
 use core::time::Duration;
 
@@ -167,6 +167,14 @@ fn by_watches_up_to_the_next_act_only() {
     let mut stage = Rehearsal::new(vec![]).with_outages(&[(7_900, 8_600)]);
     let report = play(&scenario(vec![power_off], vec![connects(When::By(secs(5)))]), &mut stage);
     assert_eq!((report.verdicts[0].judgement, report.verdicts[0].at), (Judgement::Met, Some(Duration::ZERO)));
+    // A probe of that very moment comes after the act, and may fail at once: not even its source is there.
+    let facts = [
+        fact(Duration::ZERO, "west/worker", probed(0, 0, Duration::ZERO, fetched())),
+        fact(secs(8), "west/worker", probed(0, 1, secs(8), failed("not probed"))),
+    ];
+    let power_off = act(8, Verb::PowerOff(at("west/gw-b")));
+    let verdicts = judge(&scenario(vec![power_off], vec![connects(When::By(secs(5)))]), &facts, secs(20));
+    assert_eq!(verdicts[0].judgement, Judgement::Met);
     // What breaks by itself before the act is not forgiven.
     let mut stage = Rehearsal::new(vec![]).with_outages(&[(6_000, 6_100)]);
     let power_off = act(8, Verb::PowerOff(at("west/gw-b")));
