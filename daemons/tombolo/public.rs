@@ -142,9 +142,8 @@ impl Lookup {
 
     async fn ask(&self, uri: &Uri) -> Result<IpAddr, String> {
         let told = |error: &dyn core::fmt::Display| format!("{uri}: {error}");
-        let mut config = Config::new(uri.clone());
         // What it is asked for stands in the request.
-        config.cluster_url = base_of(uri).map_err(|error| told(&error))?;
+        let config = Config::new(base_of(uri).map_err(|error| told(&error))?);
         let client = apis::client(&config, &self.user_agent).map_err(|error| told(&error))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let request = Request::get(path).body(Vec::new()).map_err(|error| told(&error))?;

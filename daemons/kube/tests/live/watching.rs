@@ -1,7 +1,7 @@
 use crate::stand::*;
 use serde_json::json;
 use std::time::Duration;
-use tombolo_apiserver::{Faults, Gone};
+use tombolo_apiserver::{Backup, Faults, Gone};
 use tombolo_core::model::{Api, Kind, WatchEvent};
 use tombolo_core::roles::Input;
 use tombolo_kube::{Connections, client};
@@ -85,8 +85,8 @@ async fn an_emptied_api_is_noticed_though_its_versions_begin_anew() {
     assert_eq!(stand.lines(secs(1)).await, ["applied Cluster b"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stand_for_others() {
+/// One that saw `new` alone, in an API that may come back with a, b and c; there the version of `new` stands for a.
+async fn with_an_old_backup() -> (Stand, Backup) {
     let mut stand = Stand::new();
     for name in ["a", "b", "c"] {
         stand.server.put("them", cluster_json(name)).unwrap();
@@ -96,6 +96,12 @@ async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stan
     stand.server.put("them", cluster_json("new")).unwrap();
     stand.hand.watch(CLUSTERS);
     assert_eq!(stand.lines(secs(1)).await, ["began Cluster", "applied Cluster new", "synced Cluster"]);
+    (stand, backup)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stand_for_others() {
+    let (mut stand, backup) = with_an_old_backup().await;
     // Answered at once, from the version of `new`, it would show what came after `a` only.
     stand.server.restore(&backup, |spec, _| spec.kind == "Namespace");
     let told = ["began Cluster", "applied Cluster a", "applied Cluster b", "applied Cluster c", "synced Cluster"];
@@ -104,15 +110,7 @@ async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stan
 
 #[tokio::test(start_paused = true)]
 async fn an_api_that_came_back_with_an_old_store_is_seen_as_it_is_though_its_versions_stood_for_others() {
-    let mut stand = Stand::new();
-    for name in ["a", "b", "c"] {
-        stand.server.put("them", cluster_json(name)).unwrap();
-    }
-    let backup = stand.server.back_up(|spec, _| spec.kind != "Namespace");
-    stand.server.restart_empty(|spec, _| spec.kind == "Namespace");
-    stand.server.put("them", cluster_json("new")).unwrap();
-    stand.hand.watch(CLUSTERS);
-    assert_eq!(stand.lines(secs(1)).await, ["began Cluster", "applied Cluster new", "synced Cluster"]);
+    let (mut stand, backup) = with_an_old_backup().await;
     stand.server.set_faults(Faults { erroring: true, ..Faults::default() });
     stand.server.restore(&backup, |spec, _| spec.kind == "Namespace");
     assert_eq!(stand.lines(secs(1)).await, Vec::<String>::new());
