@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::ServiceKey;
-use tombolo_scenarios::ground::{Ground, Judgement, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, place};
+use tombolo_scenarios::ground::{Ground, Lifecycles, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, place};
 use tombolo_scenarios::layout::{HostId, Layout, ServiceLayout};
 use tombolo_scenarios::{ApiFault, ApiRef, Daemon, Host, Rate, Skew, StageError, What};
 
@@ -83,7 +83,7 @@ impl Ground for LabStage {
         self.desk().set_layout(&self.scenario, Arc::clone(&self.layout));
         self.replace_disks(cluster)?;
         self.rebuild_api(self.api_number(&ApiRef::Cluster(cluster.clone()))?)?;
-        self.write_slices(cluster, |_| true)
+        self.write_slices(cluster, &|_| true)
     }
 
     fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<(), StageError> {
@@ -126,21 +126,25 @@ impl Ground for LabStage {
         self.api(&ApiRef::Cluster(cluster.clone()))?.unexport(key)
     }
 
-    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_ready(cluster, key, ready);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key)?;
-        }
-        Ok(new)
+    fn lifecycles(&mut self) -> &mut Lifecycles {
+        &mut self.lifecycles
     }
 
-    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_moving(cluster, key, true);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key)?;
-            self.later(RESLICE_TIME, Due::Resliced(cluster.clone(), key.clone()));
+    fn write_slices(&mut self, cluster: &ClusterId, which: &dyn Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
+        let layout = Arc::clone(&self.layout);
+        let api = self.api(&ApiRef::Cluster(cluster.clone()))?;
+        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
+            api.write_slices(&layout, &self.lifecycles, service)?;
         }
-        Ok(new)
+        for (host, _) in layout.nodes_of(cluster) {
+            let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
+            self.later(lag, Due::ProxySync(host));
+        }
+        Ok(())
+    }
+
+    fn move_back_later(&mut self, cluster: &ClusterId, key: &ServiceKey) {
+        self.later(RESLICE_TIME, Due::Resliced(cluster.clone(), key.clone()));
     }
 
     fn set_skew(&mut self, _: HostId, _: Skew) -> Result<(), StageError> {
@@ -156,39 +160,6 @@ impl LabStage {
     /// Whether a host has power.
     pub(super) fn is_up(&self, host: HostId) -> bool {
         self.place_name(host).is_ok_and(|name| self.desk().lab().is_up(&name))
-    }
-
-    /// The grace or recovery time of a node is over, if nothing changed since: slices follow, and each node's service
-    /// translation after them.
-    pub(super) fn judge(&mut self, judgement: Judgement) -> Result<(), StageError> {
-        if !self.lifecycles.judge(judgement) {
-            return Ok(());
-        }
-        let layout = Arc::clone(&self.layout);
-        let host = judgement.node;
-        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return Ok(()) };
-        self.write_slices(&node.cluster, |service| service.pods.iter().any(|pod| pod.node == host))
-    }
-
-    /// The slices of these services follow what the cluster thinks of their pods, and each node's service translation after
-    /// them.
-    fn write_slices(&mut self, cluster: &ClusterId, which: impl Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
-        let layout = Arc::clone(&self.layout);
-        let api = self.api(&ApiRef::Cluster(cluster.clone()))?;
-        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            api.write_slices(&layout, &self.lifecycles, service)?;
-        }
-        for (host, _) in layout.nodes_of(cluster) {
-            let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
-            self.later(lag, Due::ProxySync(host));
-        }
-        Ok(())
-    }
-
-    /// Pods that moved to another slice are back.
-    pub(super) fn resliced(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<(), StageError> {
-        self.lifecycles.set_moving(cluster, key, false);
-        self.write_slices(cluster, |service| service.key == *key)
     }
 
     /// kube-proxy of a node takes over what its API says, or tries again later.

@@ -164,8 +164,8 @@ impl LabStage {
         match due {
             Due::Start(post, power_up) => self.start_due(post, power_up),
             Due::ProxySync(host) => self.proxy_due(host),
-            Due::Judge(judgement) => self.judge(judgement),
-            Due::Resliced(cluster, key) => self.resliced(&cluster, &key),
+            Due::Judge(judgement) => verbs::judge(self, judgement),
+            Due::Resliced(cluster, key) => verbs::resliced(self, &cluster, &key),
             Due::Pods(host, power_up) => self.pods_due(host, power_up),
         }
     }

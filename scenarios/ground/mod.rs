@@ -12,7 +12,7 @@ mod outsiders;
 pub use lifecycle::{Door, Judgement, Lifecycles, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, second_slice};
 pub use outsiders::Outsiders;
 
-use crate::layout::{HostId, Layout};
+use crate::layout::{HostId, Layout, ServiceLayout};
 use crate::{ApiFault, ApiRef, Daemon, Daemons, Fault, Host, Place, Rate, Rebuilt, Skew, StageError, wording};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,11 +57,13 @@ pub trait Ground {
     fn create_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
     /// Deletes an export; false if it is not there.
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
-    /// Lets the cluster count all pods of a service as not ready, or as ready where their nodes are; false if it does so
-    /// already.
-    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError>;
-    /// Lets pods of a service move to another slice, and some time later back; false if they do already.
-    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError>;
+    /// What clusters think of their nodes.
+    fn lifecycles(&mut self) -> &mut Lifecycles;
+    /// The slices of these services of a cluster follow what it thinks of their pods, and each node's service translation
+    /// after them.
+    fn write_slices(&mut self, cluster: &ClusterId, which: &dyn Fn(&ServiceLayout) -> bool) -> Result<(), StageError>;
+    /// [`resliced`] is to be called after [`RESLICE_TIME`].
+    fn move_back_later(&mut self, cluster: &ClusterId, key: &ServiceKey);
     /// The wall clock of a node is off by this from now on.
     fn set_skew(&mut self, node: HostId, skew: Skew) -> Result<(), StageError>;
     /// All clocks of a node run at this rate from now on.
@@ -95,7 +97,7 @@ pub fn act<G: Ground>(ground: &mut G, fault: &Fault) -> Result<String, StageErro
         Fault::Unready(cluster, key) => ready(ground, cluster, key, false),
         Fault::Ready(cluster, key) => ready(ground, cluster, key, true),
         Fault::Reslice(cluster, key) => {
-            let already = if ground.reslice(cluster, key)? { "" } else { " already" };
+            let already = if reslice(ground, cluster, key)? { "" } else { " already" };
             Ok(format!("pods of {key} in {cluster} move between slices{already}"))
         }
         Fault::NatRemap(cluster) => {
@@ -182,9 +184,45 @@ fn site_with_nat<G: Ground>(ground: &G, cluster: &ClusterId) -> Result<u8, Stage
 }
 
 fn ready<G: Ground>(ground: &mut G, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<String, StageError> {
-    let new = ground.set_ready(cluster, key, ready)?;
+    let new = ground.lifecycles().set_ready(cluster, key, ready);
+    if new {
+        ground.write_slices(cluster, &|service| service.key == *key)?;
+    }
     let already = if new { "" } else { " already" };
     Ok(format!("the pods of {key} in {cluster} are {}{already}", if ready { "ready" } else { "not ready" }))
+}
+
+/// Lets pods of a service move to another slice, and some time later back; false if they do already.
+fn reslice<G: Ground>(ground: &mut G, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
+    let new = ground.lifecycles().set_moving(cluster, key, true);
+    if new {
+        ground.write_slices(cluster, &|service| service.key == *key)?;
+        ground.move_back_later(cluster, key);
+    }
+    Ok(new)
+}
+
+/// Pods that moved to another slice are back.
+///
+/// # Errors
+/// See [`StageError`].
+pub fn resliced<G: Ground>(ground: &mut G, cluster: &ClusterId, key: &ServiceKey) -> Result<(), StageError> {
+    ground.lifecycles().set_moving(cluster, key, false);
+    ground.write_slices(cluster, &|service| service.key == *key)
+}
+
+/// The grace or recovery time of a node is over: the slices follow, if nothing changed since.
+///
+/// # Errors
+/// See [`StageError`].
+pub fn judge<G: Ground>(ground: &mut G, judgement: Judgement) -> Result<(), StageError> {
+    let host = judgement.node;
+    if !ground.lifecycles().judge(judgement) {
+        return Ok(());
+    }
+    let layout = ground.layout();
+    let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return Ok(()) };
+    ground.write_slices(&node.cluster, &|service| service.pods.iter().any(|pod| pod.node == host))
 }
 
 /// The place of a host.

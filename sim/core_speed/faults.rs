@@ -1,7 +1,7 @@
 //! The verbs of a timeline ([`crate::world`]), carried out at core speed.
 
 use super::{CoreSpeed, Event, ProcessId};
-use crate::world::{Clock, Ground, HostId, Layout, Outsiders, RESLICE_TIME, export};
+use crate::world::{Clock, Ground, HostId, Layout, Lifecycles, Outsiders, RESLICE_TIME, ServiceLayout, export};
 use core::time::Duration;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -93,8 +93,7 @@ impl Ground for CoreSpeed {
         for key in exported {
             self.create_export(cluster, &key)?;
         }
-        self.write_slices(cluster, |_| true);
-        Ok(())
+        self.write_slices(cluster, &|_| true)
     }
 
     fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<(), StageError> {
@@ -131,21 +130,17 @@ impl Ground for CoreSpeed {
         Ok(self.write_as_world(api, Write::Create(object)))
     }
 
-    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_ready(cluster, key, ready);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key);
-        }
-        Ok(new)
+    fn lifecycles(&mut self) -> &mut Lifecycles {
+        &mut self.lifecycles
     }
 
-    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_moving(cluster, key, true);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key);
-            self.later(RESLICE_TIME, Event::Resliced(cluster.clone(), key.clone()));
-        }
-        Ok(new)
+    fn write_slices(&mut self, cluster: &ClusterId, which: &dyn Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
+        self.put_slices(cluster, which);
+        Ok(())
+    }
+
+    fn move_back_later(&mut self, cluster: &ClusterId, key: &ServiceKey) {
+        self.later(RESLICE_TIME, Event::Resliced(cluster.clone(), key.clone()));
     }
 
     fn delete_export(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {

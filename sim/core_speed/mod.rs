@@ -273,6 +273,13 @@ impl CoreSpeed {
         true
     }
 
+    /// Remembers what broke.
+    fn heed(&mut self, result: Result<(), StageError>) {
+        if let Err(error) = result {
+            self.broken = Some(error.to_string());
+        }
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Start(id, power_up) => self.start_due(id, power_up),
@@ -285,8 +292,14 @@ impl CoreSpeed {
             Event::RequestDue(client, id) => self.request_due(client, id),
             Event::WatchDue(client, watch) => self.watch_due(client, watch),
             Event::ProxySync(host) => self.proxy_due(host),
-            Event::NodeDue(judgement) => self.node_due(judgement),
-            Event::Resliced(cluster, key) => self.resliced(&cluster, &key),
+            Event::NodeDue(judgement) => {
+                let judged = world::judge(self, judgement);
+                self.heed(judged);
+            }
+            Event::Resliced(cluster, key) => {
+                let resliced = world::resliced(self, &cluster, &key);
+                self.heed(resliced);
+            }
             Event::ProbeDue(id) => self.probe_due(id),
             Event::Repeat(id, tries) => self.repeat(id, tries),
         }

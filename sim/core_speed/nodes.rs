@@ -2,27 +2,16 @@
 //! node's service translation after them.
 
 use super::{CoreSpeed, Event};
-use crate::world::{HostId, Judgement, PROXY_LAG, PROXY_RETRY, ServiceLayout, second_slice};
+use crate::world::{HostId, PROXY_LAG, PROXY_RETRY, ServiceLayout, second_slice};
 use std::sync::Arc;
 use tombolo_core::base::ClusterId;
-use tombolo_core::model::{Api, EndpointSlice, Key, Kind, Object, ServiceKey, Write};
+use tombolo_core::model::{Api, EndpointSlice, Key, Kind, Object, Write};
 use tombolo_scenarios::{ApiRef, Host};
 
 impl CoreSpeed {
-    /// The grace or recovery time of a node is over, if nothing changed since.
-    pub(super) fn node_due(&mut self, judgement: Judgement) {
-        let host = judgement.node;
-        if !self.lifecycles.judge(judgement) {
-            return;
-        }
-        let layout = Arc::clone(&self.layout);
-        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return };
-        self.write_slices(&node.cluster, |service| service.pods.iter().any(|pod| pod.node == host));
-    }
-
     /// The slices of these services follow what the cluster thinks of their pods, and each node's service translation after
     /// them.
-    pub(super) fn write_slices(&mut self, cluster: &ClusterId, which: impl Fn(&ServiceLayout) -> bool) {
+    pub(super) fn put_slices(&mut self, cluster: &ClusterId, which: &dyn Fn(&ServiceLayout) -> bool) {
         let layout = Arc::clone(&self.layout);
         let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return };
         for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
@@ -54,12 +43,6 @@ impl CoreSpeed {
         if let Some(version) = there {
             self.write_as_world(api, Write::Delete(key, version));
         }
-    }
-
-    /// Pods that moved to another slice are back.
-    pub(super) fn resliced(&mut self, cluster: &ClusterId, key: &ServiceKey) {
-        self.lifecycles.set_moving(cluster, key, false);
-        self.write_slices(cluster, |service| service.key == *key);
     }
 
     /// kube-proxy of a node takes over what its API says, or tries again later.

@@ -3,7 +3,7 @@
 use super::sockets::StackId;
 use super::{Due, FullSpeed};
 use crate::world::{
-    Clock, Ground, HostId, Judgement, Layout, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, START, ServiceLayout,
+    Clock, Ground, HostId, Layout, Lifecycles, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, START, ServiceLayout,
     place,
 };
 use core::time::Duration;
@@ -95,7 +95,7 @@ impl Ground for FullSpeed {
         self.sockets.set_layout(&self.layout);
         let number = self.api_number(&ApiRef::Cluster(cluster.clone()))?;
         self.rebuild_api(number).map_err(|error| StageError::Broken(error.to_string()))?;
-        self.write_slices(cluster, |_| true)
+        self.write_slices(cluster, &|_| true)
     }
 
     fn set_open(&mut self, ways: &[(HostId, HostId)], open: bool) -> Result<(), StageError> {
@@ -134,21 +134,27 @@ impl Ground for FullSpeed {
         self.stir_api(number).map_or(Ok(false), |api| api.unexport(key))
     }
 
-    fn set_ready(&mut self, cluster: &ClusterId, key: &ServiceKey, ready: bool) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_ready(cluster, key, ready);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key)?;
-        }
-        Ok(new)
+    fn lifecycles(&mut self) -> &mut Lifecycles {
+        &mut self.lifecycles
     }
 
-    fn reslice(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<bool, StageError> {
-        let new = self.lifecycles.set_moving(cluster, key, true);
-        if new {
-            self.write_slices(cluster, |service| service.key == *key)?;
-            self.later(RESLICE_TIME, Due::Resliced(cluster.clone(), key.clone()));
+    fn write_slices(&mut self, cluster: &ClusterId, which: &dyn Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
+        let layout = Arc::clone(&self.layout);
+        let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
+        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
+            if let Some(api) = self.stir_api(api) {
+                api.write_slices(&layout, &self.lifecycles, service)?;
+            }
         }
-        Ok(new)
+        for (host, _) in layout.nodes_of(cluster) {
+            let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
+            self.later(lag, Due::ProxySync(host));
+        }
+        Ok(())
+    }
+
+    fn move_back_later(&mut self, cluster: &ClusterId, key: &ServiceKey) {
+        self.later(RESLICE_TIME, Due::Resliced(cluster.clone(), key.clone()));
     }
 
     fn set_skew(&mut self, node: HostId, skew: Skew) -> Result<(), StageError> {
@@ -186,41 +192,6 @@ impl FullSpeed {
         let found =
             self.find_api(api).or_else(|| self.find_api(&self.settings.broker).filter(|_| *api == ApiRef::Broker));
         found.ok_or_else(|| StageError::Unknown(format!("API of {api}")))
-    }
-
-    /// The grace or recovery time of a node is over, if nothing changed since: slices follow, and each node's service
-    /// translation after them.
-    pub(super) fn judge(&mut self, judgement: Judgement) -> Result<(), StageError> {
-        if !self.lifecycles.judge(judgement) {
-            return Ok(());
-        }
-        let layout = Arc::clone(&self.layout);
-        let host = judgement.node;
-        let Some(node) = layout.host(host).and_then(|host| host.node.as_ref()) else { return Ok(()) };
-        self.write_slices(&node.cluster, |service| service.pods.iter().any(|pod| pod.node == host))
-    }
-
-    /// The slices of these services follow what the cluster thinks of their pods, and each node's service translation after
-    /// them.
-    fn write_slices(&mut self, cluster: &ClusterId, which: impl Fn(&ServiceLayout) -> bool) -> Result<(), StageError> {
-        let layout = Arc::clone(&self.layout);
-        let Some(api) = self.find_api(&ApiRef::Cluster(cluster.clone())) else { return Ok(()) };
-        for service in layout.services().iter().filter(|service| service.cluster == *cluster && which(service)) {
-            if let Some(api) = self.stir_api(api) {
-                api.write_slices(&layout, &self.lifecycles, service)?;
-            }
-        }
-        for (host, _) in layout.nodes_of(cluster) {
-            let lag = self.chance.duration(PROXY_LAG.0, PROXY_LAG.1);
-            self.later(lag, Due::ProxySync(host));
-        }
-        Ok(())
-    }
-
-    /// Pods that moved to another slice are back.
-    pub(super) fn resliced(&mut self, cluster: &ClusterId, key: &ServiceKey) -> Result<(), StageError> {
-        self.lifecycles.set_moving(cluster, key, false);
-        self.write_slices(cluster, |service| service.key == *key)
     }
 
     /// kube-proxy of a node takes over what its API says, or tries again later.

@@ -42,7 +42,9 @@ mod segments;
 mod sockets;
 
 use crate::core_speed::Settings;
-use crate::world::{Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outsiders, act, find_node};
+use crate::world::{
+    Clock, Fabric, HostId, Judgement, Layout, LayoutError, Lifecycles, Outsiders, act, find_node, judge, resliced,
+};
 use chronicle::{Chronicle, HostClock};
 use core::time::Duration;
 use daemons::{DaemonId, Post};
@@ -281,11 +283,11 @@ impl FullSpeed {
             Due::LookedUp(id, boot) => self.looked_up(id, boot),
             Due::ProxySync(host) => self.proxy_due(host),
             Due::Judge(judgement) => {
-                let judged = self.judge(judgement);
+                let judged = judge(self, judgement);
                 self.heed(judged);
             }
             Due::Resliced(cluster, key) => {
-                let resliced = self.resliced(&cluster, &key);
+                let resliced = resliced(self, &cluster, &key);
                 self.heed(resliced);
             }
             Due::Pods(host, power_up) => {

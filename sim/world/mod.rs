@@ -25,7 +25,8 @@ pub use kernel::Kernel;
 pub(crate) use nat::{LOOKUP_TIME, opened, sealed};
 pub use proxy::{NoBackend, Proxy, ports};
 pub(crate) use tombolo_scenarios::ground::{
-    Ground, Judgement, Lifecycles, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, act, find_node, place, second_slice,
+    Ground, Judgement, Lifecycles, Outsiders, PROXY_LAG, PROXY_RETRY, RESLICE_TIME, act, find_node, judge, place,
+    resliced, second_slice,
 };
 pub use tombolo_scenarios::layout::{
     HostId, HostLayout, Layout, LayoutError, NodeLayout, Pod, START, ServiceLayout, export,
