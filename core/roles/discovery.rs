@@ -76,9 +76,6 @@ pub enum DiscoveryWake {
     Silence,
 }
 
-/// The newest summary seen of each cluster.
-type Generations = BTreeMap<(Api, ClusterId), u64>;
-
 /// The machine. See the module docs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Discovery {
@@ -92,7 +89,6 @@ pub struct Discovery {
     not_exportable: BTreeMap<ServiceKey, NotExportable>,
     /// Why the broker refuses own records.
     refusals: BTreeMap<ServiceKey, Arc<str>>,
-    generations: Generations,
     /// The members, as the gateways of the own cluster knew them when the own API last had their word that it has all.
     members: Option<BTreeSet<ClusterId>>,
     /// What each cluster announced last that it has; it stays when its record does not.
@@ -122,7 +118,6 @@ impl Discovery {
             backends: ByService::default(),
             not_exportable: BTreeMap::new(),
             refusals: BTreeMap::new(),
-            generations: BTreeMap::new(),
             members: None,
             ranges: BTreeMap::new(),
             summaries: BTreeMap::new(),
@@ -143,10 +138,6 @@ impl Discovery {
         let (before, was_member) = (self.complete(), self.member);
         self.member |=
             matches!(&event, WatchEvent::Applied(Object::Cluster(record), _) if record.cluster == self.cluster);
-        if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event {
-            let known = self.generations.entry((api, summary.cluster.clone())).or_default();
-            *known = summary.generation.max(*known);
-        }
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
         let changed = self.index.watched(api, event, now);
@@ -175,9 +166,12 @@ impl Discovery {
     }
 
     /// Takes note of the ranges that a cluster announces. Gives the cluster if they are others than before: its terms come
-    /// and go with its gateways, and change nothing here.
+    /// and go with its gateways, and change nothing here. What one of before announced is of the past.
     fn claims(&mut self, event: &WatchEvent) -> Option<ClusterId> {
         let WatchEvent::Applied(Object::Cluster(record), _) = event else { return None };
+        if self.index.newest_word_of(Api::Broker, Kind::Cluster, &record.cluster) > Some(record.epoch.0) {
+            return None;
+        }
         let ranges: Vec<Cidr> = record.pods.iter().chain(&record.services).copied().collect();
         if self.ranges.get(&record.cluster) == Some(&ranges) {
             return None;
@@ -211,12 +205,12 @@ impl Discovery {
     /// Believes absences that have lasted, where their cluster says that all it has is there; its own cluster knows best
     /// itself. Gives the services that are touched.
     fn believe_absences(&mut self, now: Instant) -> BTreeSet<ServiceKey> {
-        let (own, generations, members) = (&self.cluster, &self.generations, &self.members);
+        let (own, members) = (&self.cluster, &self.members);
         let gateways_say_all = self.says_all_members();
         let has_left = |of: &ClusterId| members.as_ref().is_some_and(|members| !members.contains(of));
         let gone = self.index.believe(now, |index, api, object| match (api, object.kind(), object.cluster()) {
             (Api::Broker, Kind::ExportRecord | Kind::SourceSlice, Some(of)) => {
-                of == own || says_all(index, generations, of) || has_left(of)
+                of == own || index.summary_holds(Api::Broker, of) || has_left(of)
             }
             (Api::Local, Kind::Cluster, _) => gateways_say_all,
             _ => true,
@@ -404,7 +398,7 @@ impl Discovery {
             }
             Own::Exported(_) | Own::Unknown | Own::Not(_) => {
                 let ranges = self.ranges.get(source).map(Vec::as_slice);
-                self.slices_of(Api::Broker, service, source).map(|slice| believed(slice, ranges)).collect()
+                self.slices_from(service, source).map(|slice| believed(slice, ranges)).collect()
             }
         }
     }
@@ -429,12 +423,6 @@ impl Discovery {
             self.writer.want(api, &key, wanted, &self.index);
         }
     }
-}
-
-/// Whether `cluster` says that all it exports is at the broker.
-fn says_all(index: &Index, newest: &Generations, cluster: &ClusterId) -> bool {
-    let newest = newest.get(&(Api::Broker, cluster.clone())).copied().unwrap_or_default();
-    index.summary_holds(Api::Broker, cluster, newest)
 }
 
 impl Machine for Discovery {

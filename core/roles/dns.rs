@@ -48,9 +48,7 @@ pub struct Dns {
     servers: Few<IpAddr>,
     index: Index,
     reach: BTreeMap<ClusterId, Reach>,
-    /// Of the newest word of the cluster's discovery.
-    generation: u64,
-    /// Such a word was true once.
+    /// A word of the cluster's discovery was true once.
     complete: bool,
     wall: Wall,
     /// What the sockets have, or will have when all outputs are taken.
@@ -73,7 +71,6 @@ impl Dns {
             servers,
             index: Index::default(),
             reach: BTreeMap::new(),
-            generation: 0,
             complete: false,
             wall: Wall::default(),
             table: Arc::default(),
@@ -89,24 +86,19 @@ impl Dns {
         if is_unfinished(&event) {
             return;
         }
-        if let WatchEvent::Applied(Object::ExportSummary(summary), _) = &event
-            && summary.cluster == self.cluster
-        {
-            self.generation = self.generation.max(summary.generation);
-        }
         let mut changed = self.index.watched(Api::Local, event, now);
         self.index.hear_out(Api::Local, Kind::ExportSummary, &self.cluster, &changed, now);
-        self.complete |= self.index.summary_holds(Api::Local, &self.cluster, self.generation);
+        self.complete |= self.index.summary_holds(Api::Local, &self.cluster);
         changed.extend(self.believe_absences(now));
         self.refresh(&changed);
     }
 
     fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
-        let (own, newest) = (&self.cluster, self.generation);
+        let own = &self.cluster;
         let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
         let gone = self
             .index
-            .believe(now, |index, _, object| !is_imported(object) || index.summary_holds(Api::Local, own, newest));
+            .believe(now, |index, _, object| !is_imported(object) || index.summary_holds(Api::Local, own));
         gone.into_iter().map(|(_, key)| key).collect()
     }
 

@@ -1,6 +1,10 @@
 //! What the watches have shown, and what is believed of it.
 
+#[cfg(test)]
+mod tests;
+
 use super::ABSENCE;
+use super::former::Former;
 use super::shelf::{Kept, Shelf};
 use crate::base::{ClusterId, Instant, Lasting};
 use crate::model::{Api, Digest, Key, KeyRef, Kind, Object, ServiceKey, Version, WatchEvent};
@@ -80,18 +84,39 @@ pub struct Index {
     absences: Lasting<(Api, Key)>,
     /// What is missing since a listing that showed nothing as it was known: the API may have lost all of it.
     lost: BTreeSet<(Api, Key)>,
+    /// The age of the newest word of each cluster. One that is older comes out of a backup, and is none.
+    newest: BTreeMap<(Api, Kind, ClusterId), u64>,
+    /// How things were at the broker, should a listing have shown the past.
+    former: Former,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE), lost: BTreeSet::new() }
+        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE), lost: BTreeSet::new(), newest: BTreeMap::new(), former: Former::default() }
     }
 }
 
 /// What arrives.
 impl Index {
-    /// Takes one step of a watch and gives the keys whose objects changed, came, went, or are not shown any more.
+    /// Takes one step of a watch and gives the keys whose objects changed, came, went, are not shown any more, or are not
+    /// believed to be as they are shown.
     pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
+        let speaker = self.speaker(api, &event);
+        let was_of_past = speaker.as_ref().is_some_and(|cluster| self.shows_the_past_of(cluster));
+        let mut changed = self.show(api, event, now);
+        if let Some(cluster) = &speaker {
+            let is_of_past = self.shows_the_past_of(cluster);
+            if was_of_past != is_of_past {
+                changed.extend(self.former.keys_of(cluster));
+            }
+            if !is_of_past {
+                self.former.retain(|of| of != cluster);
+            }
+        }
+        changed
+    }
+
+    fn show(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
         match event {
             WatchEvent::Began(kind) => {
                 self.view_mut(api, kind).begin();
@@ -100,14 +125,28 @@ impl Index {
             WatchEvent::Applied(object, version) => {
                 let key = object.key();
                 self.not_missing(api, &key);
+                self.note_word(api, &object);
+                self.note_former(api, &key, &object);
                 if self.view_mut(api, key.kind).show(&key, object, version) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Deleted(key) => {
                 self.not_missing(api, &key);
+                self.newest.retain(|(of, kind, cluster), _| *of != api || word(*kind, cluster) != key);
+                self.former.remove(&key);
                 if self.view_mut(api, key.kind).remove(&key) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Synced(kind) => self.sweep(api, kind, now),
         }
+    }
+
+    /// Whose word about what it has at the broker this is.
+    fn speaker(&self, api: Api, event: &WatchEvent) -> Option<ClusterId> {
+        let word = match event {
+            WatchEvent::Applied(Object::ExportSummary(word), _) => return Some(word.cluster.clone()).filter(|_| api == Api::Broker),
+            WatchEvent::Deleted(key) if api == Api::Broker && key.kind == Kind::ExportSummary => key,
+            WatchEvent::Began(_) | WatchEvent::Applied(..) | WatchEvent::Deleted(_) | WatchEvent::Synced(_) => return None,
+        };
+        self.get(api, word).and_then(Object::cluster).cloned()
     }
 
     /// What the cluster itself owns is as its listing says. What Tombolo's daemons write may come back, and is missing.
@@ -132,6 +171,24 @@ impl Index {
             }
         }
         changed
+    }
+
+    fn note_word(&mut self, api: Api, object: &Object) {
+        if let Some((cluster, age)) = word_by(object) {
+            let newest = self.newest.entry((api, object.kind(), cluster.clone())).or_default();
+            *newest = age.max(*newest);
+        }
+    }
+
+    fn note_former(&mut self, api: Api, key: &Key, object: &Object) {
+        let Some(cluster) = object.cluster().filter(|_| api == Api::Broker && key.kind.is_summarised()) else { return };
+        let Some(view) = self.views.get(&(api, key.kind)) else { return };
+        let before = view.objects.get(key.into()).map(|kept| &kept.object);
+        if view.unmarked.is_none() {
+            self.former.remove(key);
+        } else if view.synced && before != Some(object) {
+            self.former.keep(key, cluster, before);
+        }
     }
 
     fn not_missing(&mut self, api: Api, key: &Key) {
@@ -181,6 +238,24 @@ impl Index {
         keyed.take_while(move |(key, _)| key.is_named(service))
     }
 
+    /// What is believed of those of them that are at the broker: of a cluster whose word there is an old one, what was there
+    /// before.
+    pub fn believed_of_service<'a>(&'a self, kind: Kind, service: &'a ServiceKey) -> impl Iterator<Item = &'a Object> {
+        let as_shown = |key| {
+            let former = if self.former.is_empty() { None } else { self.former.get(&Key::from(key)) };
+            former.is_none_or(|(cluster, _)| !self.shows_the_past_of(cluster))
+        };
+        let shown = self.of_service(Api::Broker, kind, service).filter(move |(key, _)| as_shown(*key));
+        let former = self.former.of_service(kind, service).filter(|(cluster, _)| self.shows_the_past_of(cluster));
+        shown.chain(former.map(|(_, object)| (object.key_ref(), object))).map(|(_, object)| object)
+    }
+
+    /// Whether the broker shows what a cluster had there once, out of a backup: its summary is older than one before.
+    fn shows_the_past_of(&self, cluster: &ClusterId) -> bool {
+        let kind = Kind::ExportSummary;
+        self.shown(Api::Broker, &word(kind, cluster)).is_some() && self.word_of(Api::Broker, kind, cluster).is_none()
+    }
+
     /// Keeps `object` in the place of one that equals it: what it shares with others is then there once.
     pub fn share(&mut self, api: Api, key: &Key, object: &Object) {
         if let Some(kept) = self.view_mut(api, key.kind).objects.get_mut(key)
@@ -209,10 +284,17 @@ impl Index {
     }
 
     /// What `cluster` says of itself at the API, if that is shown: its object of `kind`, of which it has one, by its own
-    /// name.
+    /// name. An older one than was seen before says what was once, and is none.
     #[must_use]
     pub fn word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> Option<&Object> {
-        self.shown(api, &word(kind, cluster)).map(|(object, _)| object)
+        let (object, _) = self.shown(api, &word(kind, cluster))?;
+        (word_by(object).map(|(_, age)| age) >= self.newest_word_of(api, kind, cluster)).then_some(object)
+    }
+
+    /// The age of the newest word that was seen: an epoch, or a summary's generation.
+    #[must_use]
+    pub fn newest_word_of(&self, api: Api, kind: Kind, cluster: &ClusterId) -> Option<u64> {
+        self.newest.get(&(api, kind, cluster.clone())).copied()
     }
 
     /// Whether that word is believed to be there, shown or not.
@@ -231,12 +313,11 @@ impl Index {
         }
     }
 
-    /// Whether a summary of `cluster` is shown, no older than `newest`, and what it speaks for is there.
+    /// Whether a summary of `cluster` is shown, none older than before, and what it speaks for is there.
     #[must_use]
-    pub fn summary_holds(&self, api: Api, cluster: &ClusterId, newest: u64) -> bool {
+    pub fn summary_holds(&self, api: Api, cluster: &ClusterId) -> bool {
         let word = self.word_of(api, Kind::ExportSummary, cluster);
-        let Some(Object::ExportSummary(word)) = word else { return false };
-        word.generation >= newest && word.digest == self.summarised(api, cluster)
+        matches!(word, Some(Object::ExportSummary(word)) if word.digest == self.summarised(api, cluster))
     }
 
     /// Of the keys of all objects of these kinds that the API shows; of one cluster's, if one is named.
@@ -262,6 +343,7 @@ impl Index {
     /// it makes it missing. Nothing changes if something is believed of its key. True if something did.
     pub fn presume(&mut self, api: Api, object: &Object, now: Instant) -> bool {
         let key = object.key();
+        self.note_word(api, object);
         let view = self.view_mut(api, key.kind);
         if view.objects.contains(&key) {
             return false;
@@ -307,6 +389,7 @@ impl Index {
         let gone: Vec<(Api, Key)> = lasting.filter(may_go).cloned().collect();
         for (api, key) in &gone {
             self.not_missing(*api, key);
+            self.former.remove(key);
             self.view_mut(*api, key.kind).objects.remove(key);
         }
         gone
@@ -326,203 +409,16 @@ impl Index {
     }
 }
 
+/// Whose word `object` is, and of what age: if it is one.
+fn word_by(object: &Object) -> Option<(&ClusterId, u64)> {
+    match object {
+        Object::Cluster(record) => Some((&record.cluster, record.epoch.0)),
+        Object::ExportSummary(summary) => Some((&summary.cluster, summary.generation)),
+        _ => None,
+    }
+}
+
 /// The identity of a cluster's word.
 fn word(kind: Kind, cluster: &ClusterId) -> Key {
     Key::new(kind, "", cluster.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::{Epoch, Label, Wall};
-    use crate::model::{ClusterRecord, ServiceExport, ServiceKey};
-    use alloc::vec;
-    use core::time::Duration;
-
-    const LATER: Duration = Duration::from_secs(60);
-
-    fn record(cluster: &str, epoch: u64) -> Object {
-        Object::from(ClusterRecord {
-            cluster: ClusterId::new(cluster).unwrap(),
-            pods: vec![],
-            services: vec![],
-            epoch: Epoch(epoch),
-        })
-    }
-
-    fn key(cluster: &str) -> Key {
-        record(cluster, 0).key()
-    }
-
-    fn gone(cluster: &str) -> (Api, Key) {
-        (Api::Broker, key(cluster))
-    }
-
-    fn applied(cluster: &str, epoch: u64) -> WatchEvent {
-        WatchEvent::Applied(record(cluster, epoch), Version(alloc::format!("{epoch}").as_str().into()))
-    }
-
-    fn at(time: Duration) -> Instant {
-        Instant::from_origin(time)
-    }
-
-    fn watched(index: &mut Index, event: WatchEvent) -> Vec<Key> {
-        index.watched(Api::Broker, event, Instant::ZERO)
-    }
-
-    fn list(index: &mut Index, clusters: &[&str]) -> Vec<Key> {
-        watched(index, WatchEvent::Began(Kind::Cluster));
-        for cluster in clusters {
-            watched(index, applied(cluster, 1));
-        }
-        watched(index, WatchEvent::Synced(Kind::Cluster))
-    }
-
-    fn listed(clusters: &[&str]) -> Index {
-        let mut index = Index::default();
-        list(&mut index, clusters);
-        index
-    }
-
-    fn known(index: &Index) -> Vec<&str> {
-        index
-            .objects(Api::Broker, Kind::Cluster)
-            .filter_map(|(_, object)| object.cluster())
-            .map(ClusterId::as_str)
-            .collect()
-    }
-
-    #[test]
-    fn what_vanished_during_an_outage_is_gone_once_its_absence_has_lasted_b48() {
-        let mut index = listed(&["a", "b"]);
-        assert_eq!(list(&mut index, &["a"]), vec![key("b")]);
-        assert_eq!(index.shown(Api::Broker, &key("b")), None);
-        assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)));
-        assert_eq!(index.poll_timeout(), Some(at(ABSENCE)));
-        assert!(index.believe(at(ABSENCE / 2), |_, _, _| true).is_empty());
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("b")]);
-        assert_eq!(known(&index), ["a"]);
-        assert_eq!(index.poll_timeout(), None);
-    }
-
-    #[test]
-    fn an_absence_lasts_on_until_it_may_be_believed() {
-        let mut index = listed(&["a"]);
-        list(&mut index, &[]);
-        assert!(index.believe(at(LATER), |_, _, _| false).is_empty());
-        assert_eq!(index.poll_timeout(), None, "nothing more comes of waiting");
-        assert_eq!(known(&index), ["a"]);
-        assert_eq!(index.believe(at(LATER), |_, _, object| *object == record("a", 1)), vec![gone("a")]);
-    }
-
-    #[test]
-    fn another_listing_without_it_does_not_count_its_absence_anew() {
-        let mut index = listed(&["a"]);
-        list(&mut index, &[]);
-        index.watched(Api::Broker, WatchEvent::Began(Kind::Cluster), at(ABSENCE / 2));
-        let again = index.watched(Api::Broker, WatchEvent::Synced(Kind::Cluster), at(ABSENCE / 2));
-        assert_eq!(again, vec![], "that is no news");
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
-    }
-
-    #[test]
-    fn what_is_shown_again_or_deleted_is_not_missing() {
-        let mut index = listed(&["a", "b"]);
-        list(&mut index, &[]);
-        assert_eq!(watched(&mut index, applied("a", 1)), vec![key("a")]);
-        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("b"))), vec![key("b")]);
-        assert_eq!(index.poll_timeout(), None);
-        assert_eq!(known(&index), ["a"]);
-        assert!(index.believe(at(LATER), |_, _, _| true).is_empty());
-    }
-
-    #[test]
-    fn an_absence_that_is_renewed_has_to_last_from_then_on() {
-        let mut index = listed(&["a", "b"]);
-        list(&mut index, &[]);
-        index.believe(at(ABSENCE), |_, _, _| false);
-        let own = ClusterId::new("own").unwrap();
-        index.hear_out(Api::Broker, Kind::Cluster, &own, &[key("a")], at(ABSENCE));
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("b")]);
-        assert_eq!(index.believe(at(ABSENCE * 2), |_, _, _| true), vec![gone("a")]);
-    }
-
-    #[test]
-    fn what_is_presumed_is_missing_from_the_first_complete_listing_on() {
-        let mut index = Index::default();
-        assert!(index.presume(Api::Broker, &record("a", 7), Instant::ZERO));
-        assert!(index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
-        assert_eq!(index.poll_timeout(), None, "before, its absence says nothing");
-        list(&mut index, &["b"]);
-        assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)), "what is shown counts");
-        assert!(!index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
-        assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
-        assert!(index.presume(Api::Broker, &record("a", 7), at(LATER)));
-        assert_eq!(index.poll_timeout(), Some(at(LATER + ABSENCE)));
-    }
-
-    #[test]
-    fn what_goes_missing_while_nothing_else_is_as_it_was_may_be_lost_with_all_the_rest() {
-        let mut index = listed(&["a", "b", "c"]);
-        list(&mut index, &["a", "b"]);
-        assert!(!index.may_be_lost(Api::Broker, &key("c")), "the API has kept the others");
-        watched(&mut index, WatchEvent::Began(Kind::Cluster));
-        watched(&mut index, applied("b", 2));
-        watched(&mut index, WatchEvent::Synced(Kind::Cluster));
-        let may_be_lost = ["a", "b", "c"].map(|name| index.may_be_lost(Api::Broker, &key(name)));
-        assert_eq!(may_be_lost, [true, false, false]);
-        watched(&mut index, applied("a", 1));
-        assert!(!index.may_be_lost(Api::Broker, &key("a")));
-    }
-
-    #[test]
-    fn what_is_presumed_and_never_shown_may_be_lost_until_it_is_forgotten() {
-        let mut index = listed(&["b"]);
-        index.presume(Api::Broker, &record("a", 7), Instant::ZERO);
-        assert!(index.may_be_lost(Api::Broker, &key("a")));
-        index.forget(Api::Broker, &key("b"));
-        index.forget(Api::Broker, &key("a"));
-        assert_eq!(known(&index), ["b"], "what is shown is not forgotten");
-        assert_eq!((index.poll_timeout(), index.may_be_lost(Api::Broker, &key("a"))), (None, false));
-    }
-
-    #[test]
-    fn what_the_cluster_owns_is_as_the_listing_says() {
-        let service = ServiceKey { namespace: Label::new("shop").unwrap(), name: Label::new("web").unwrap() };
-        let export = Object::from(ServiceExport::new(service, Wall::default()));
-        let mut index = Index::default();
-        watched(&mut index, WatchEvent::Applied(export.clone(), Version("1".into())));
-        watched(&mut index, WatchEvent::Began(Kind::ServiceExport));
-        assert!(index.get(Api::Broker, &export.key()).is_some(), "a view stays readable while listed anew");
-        assert_eq!(watched(&mut index, WatchEvent::Synced(Kind::ServiceExport)), vec![export.key()]);
-        assert_eq!(index.get(Api::Broker, &export.key()), None);
-    }
-
-    #[test]
-    fn a_listing_that_breaks_off_sweeps_nothing() {
-        let mut index = listed(&["a", "b"]);
-        watched(&mut index, WatchEvent::Began(Kind::Cluster));
-        watched(&mut index, applied("a", 1));
-        assert_eq!(list(&mut index, &["b", "a"]), vec![]);
-        assert_eq!(index.poll_timeout(), None);
-    }
-
-    #[test]
-    fn nothing_is_synced_before_the_first_complete_listing() {
-        let mut index = Index::default();
-        assert!(!index.synced(Api::Broker, Kind::Cluster));
-        watched(&mut index, WatchEvent::Began(Kind::Cluster));
-        watched(&mut index, applied("a", 1));
-        assert!(!index.synced(Api::Broker, Kind::Cluster));
-        assert!(listed(&[]).synced(Api::Broker, Kind::Cluster));
-    }
-
-    #[test]
-    fn only_real_changes_are_reported() {
-        let mut index = listed(&["a"]);
-        assert_eq!(watched(&mut index, applied("a", 1)), vec![]);
-        assert_eq!(watched(&mut index, applied("a", 2)), vec![key("a")]);
-        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("a"))), vec![key("a")]);
-        assert_eq!(watched(&mut index, WatchEvent::Deleted(key("a"))), vec![]);
-    }
 }

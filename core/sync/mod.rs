@@ -12,10 +12,13 @@
 //!   lost its data is filled again. It is believed to be there until those who would bring it back have said there that
 //!   all they have is there ([`Index::word_of`]), and have had [`ABSENCE`] for it ([`Index::believe`]). A deletion that was
 //!   seen needs no such patience, nor does what the cluster itself owns.
+//! * Whoever speaks has an age, an epoch or a generation, which never goes back: a word older than one before is of a backup,
+//!   and none. What a listing of the broker shows of such a cluster is not believed; what it had before is.
 //! * [`Writer`] is level-triggered: told again and again what a key should be, it writes only when the view differs, one
 //!   write a key at a time, always compare-and-swap on the version seen (F1, F4): news that came in between makes the
 //!   write fail instead of being undone by it.
 
+mod former;
 mod index;
 mod shelf;
 mod writer;

@@ -31,11 +31,11 @@ impl Discovery {
 
     /// The records of `service` that are believed to be at the broker.
     pub(super) fn records_of<'a>(&'a self, service: &'a ServiceKey) -> impl Iterator<Item = &'a ExportRecord> {
-        let records = self.index.of_service(Api::Broker, Kind::ExportRecord, service);
-        records.filter_map(|(_, object)| if let Object::ExportRecord(record) = object { Some(&**record) } else { None })
+        let records = self.index.believed_of_service(Kind::ExportRecord, service);
+        records.filter_map(|object| if let Object::ExportRecord(record) = object { Some(&**record) } else { None })
     }
 
-    /// The slices that `cluster` has of `service`.
+    /// The slices that `cluster` has of `service`, as they are shown.
     pub(super) fn slices_of<'a>(
         &'a self,
         api: Api,
@@ -44,6 +44,16 @@ impl Discovery {
     ) -> impl Iterator<Item = &'a Arc<SourceSlice>> {
         let slices = self.index.of_service(api, Kind::SourceSlice, service);
         slices.filter_map(|(_, object)| as_slice(object)).filter(move |slice| slice.cluster == *cluster)
+    }
+
+    /// The slices of another cluster's that are believed to be at the broker.
+    pub(super) fn slices_from<'a>(
+        &'a self,
+        service: &'a ServiceKey,
+        cluster: &'a ClusterId,
+    ) -> impl Iterator<Item = &'a Arc<SourceSlice>> {
+        let slices = self.index.believed_of_service(Kind::SourceSlice, service);
+        slices.filter_map(as_slice).filter(move |slice| slice.cluster == *cluster)
     }
 
     /// Whether the own API holds an import with the own cluster among its sources.

@@ -1,6 +1,6 @@
 //! The own cluster's side: what it exports, how that is published, and what is said about it.
 
-use super::{Discovery, says_all};
+use super::Discovery;
 use crate::base::{ClusterId, Epoch, Wall};
 use crate::discovery::{Exported, NotExportable, Published, conditions, conflicts, exported, pack};
 use crate::model::{
@@ -138,7 +138,7 @@ impl Discovery {
         if !self.member || !knows_all || self.writer.is_busy(api, &kinds) {
             return;
         }
-        let seen = self.generations.get(&(api, self.cluster.clone())).copied();
+        let seen = self.index.newest_word_of(api, Kind::ExportSummary, &self.cluster);
         let summary = self.summaries.entry(api).or_default();
         let outdated = core::mem::take(&mut summary.outdated);
         let last = summary.generation.max(seen);
@@ -166,7 +166,7 @@ impl Discovery {
             members
                 .iter()
                 .filter(|of| **of != self.cluster && is_ours(of))
-                .all(|of| says_all(&self.index, &self.generations, of))
+                .all(|of| self.index.summary_holds(Api::Broker, of))
         };
         said || self.patient_until.is_none() || speak()
     }

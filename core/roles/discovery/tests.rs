@@ -1,5 +1,6 @@
 //! Several clusters with one broker, and what their discoveries make of it.
 
+mod backups;
 mod leaving;
 mod rules;
 mod world;
@@ -164,26 +165,6 @@ fn what_a_silent_cluster_had_at_a_broker_that_lost_its_data_stays_until_its_disc
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its records may be shown a little later");
     world.run_for(Duration::from_secs(2));
     assert_eq!((world.import("west", "web"), world.slices("west")), (None, 0));
-}
-
-#[test]
-fn a_broker_restored_from_an_old_backup_takes_nothing_away_and_what_it_brings_back_goes_again() {
-    let mut world = World::of(&["east", "west"]);
-    world.put("east", exported("old", "10.102.0.9"));
-    world.run();
-    let backup = world.back_up_broker();
-    world.put("east", exported("web", "10.102.0.10"));
-    world.delete("east", &key_of(Kind::ServiceExport, "old"));
-    world.run();
-    world.stop("east");
-    world.restore_broker(backup);
-    world.run_for(Duration::from_secs(600));
-    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"], "its summary is older than one seen before");
-    world.start("east");
-    world.run_for(Duration::from_secs(60));
-    assert_eq!(world.broker(), ["ExportRecord east.web.shop"]);
-    assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
-    assert_eq!(world.import("west", "old"), None);
 }
 
 #[test]

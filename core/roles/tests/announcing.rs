@@ -269,6 +269,25 @@ fn a_former_endpoint_that_stays_at_the_broker_is_not_copied_b03() {
     assert_eq!(scene.apis.get(Api::Local, &former.key()), None);
 }
 
+/// The broker was restored to a time before the last change of gateways, and the cluster cannot write there.
+#[test]
+fn what_a_cluster_announced_in_an_earlier_epoch_takes_the_place_of_nothing() {
+    let present = [record("east", 2, 8), endpoint("east", 1, 8), candidates("east", 2, 8, &[("gw-b", 1)])];
+    let former = [record("east", 2, 7), endpoint("east", 0, 7), candidates("east", 2, 7, &[("gw-a", 0)])];
+    let mut scene = settled(&present);
+    scene.apis.forget(Api::Broker);
+    for object in &former {
+        let (_, event) = scene.apis.write(Api::Broker, &Write::Create(object.clone())).unwrap();
+        drop(event);
+    }
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    for object in present {
+        assert_eq!(scene.apis.get(Api::Local, &object.key()).map(|(o, _)| o.clone()), Some(object));
+    }
+    assert_eq!(scene.apis.get(Api::Local, &former[1].key()), None);
+}
+
 /// A restored broker shows the former gateway's, and may yet turn out to lack the present one's.
 #[test]
 fn a_former_endpoint_stays_while_a_running_listing_has_not_shown_the_own_one_b04() {

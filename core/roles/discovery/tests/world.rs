@@ -172,7 +172,7 @@ impl Server {
 }
 
 /// What a broker held once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Backup(BTreeMap<Key, (Object, Version)>);
 
 struct Member {
