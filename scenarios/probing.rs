@@ -7,6 +7,7 @@
 use crate::bounds::{CONVERGED_WITHIN, OUTCOME_GRACE, PROBE_EVERY, PROBE_TIMEOUT, TAIL};
 use crate::{Expectation, Flow, NodeRef, ProbeId, ProbeTarget, Scenario, Target, When};
 use core::time::Duration;
+use tombolo_core::model::Protocol;
 
 /// One source, one target, one kind of flow, probed again and again.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,6 +28,12 @@ impl Stream {
     pub fn probes_at(&self, at: Duration) -> bool {
         at.as_nanos().is_multiple_of(PROBE_EVERY.as_nanos())
             && self.windows.iter().any(|(from, to)| (*from..=*to).contains(&at))
+    }
+
+    /// The port that it aims at by a name.
+    #[must_use]
+    pub fn port(&self) -> Option<(u16, Protocol)> {
+        if let ProbeTarget::Fetch(Target::Name(_, port, protocol)) = &self.to { Some((*port, *protocol)) } else { None }
     }
 
     /// The name it resolves, if it resolves one.

@@ -149,6 +149,11 @@ impl Trouble {
         if self.in_force() { Duration::ZERO } else { self.still_for(now) }
     }
 
+    /// Whether a node of the cluster is off, or a daemon of it does not run.
+    pub(crate) fn lacks_machines(&self, cluster: &ClusterId) -> bool {
+        self.off.iter().any(|(of, _)| of == cluster) || self.dead.iter().any(|(of, ..)| of == cluster)
+    }
+
     /// For how long nothing was done, whether or not something stays broken.
     pub(crate) fn still_for(&self, now: Duration) -> Duration {
         now.saturating_sub(self.last)

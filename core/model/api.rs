@@ -120,6 +120,8 @@ pub enum WatchEvent {
     Deleted(Key),
     /// The listing that `Began` is complete.
     Synced(Kind),
+    /// The watch broke off, and a new listing will follow: what was shown may be of before by now.
+    Lost(Kind),
 }
 
 impl WatchEvent {
@@ -127,7 +129,7 @@ impl WatchEvent {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Began(kind) | Self::Synced(kind) => *kind,
+            Self::Began(kind) | Self::Synced(kind) | Self::Lost(kind) => *kind,
             Self::Applied(object, _) => object.kind(),
             Self::Deleted(key) => key.kind,
         }

@@ -34,6 +34,12 @@ impl Claims {
         self.left.get(cluster).is_some_and(|last| epoch <= *last)
     }
 
+    /// Whether another cluster has joined under this id than the one of that identity.
+    #[must_use]
+    pub fn give_to_another(&self, id: &ClusterId, identity: &str) -> bool {
+        self.members.get(id).is_some_and(|claim| claim.identity != identity)
+    }
+
     /// Adds notes of clusters that left: of two of one cluster the later one stands.
     pub fn note_left(&mut self, notes: &BTreeMap<ClusterId, Epoch>) {
         for (cluster, epoch) in notes {

@@ -19,7 +19,8 @@
 //! new is.
 //!
 //! Nothing is published or imported before the cluster is a member: before its gateways have announced it, here or at the
-//! broker. From then on it is one, whatever the APIs lose.
+//! broker. From then on it is one, whatever the APIs lose. While another cluster has the claim to its id, what is at the
+//! broker under that id is not its own: it is neither changed nor taken away (B36).
 //!
 //! Of other clusters no endpoint is believed that lies outside the ranges which they announced.
 //!
@@ -42,6 +43,7 @@ use crate::discovery::{NotExportable, believed, merge, pack};
 use crate::model::{Api, ApiError, ExportRecord, Key, Kind, Object, ServiceKey, SourceSlice, WatchEvent};
 use crate::sync::{Index, Writer};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -80,6 +82,8 @@ pub enum DiscoveryWake {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Discovery {
     cluster: ClusterId,
+    /// Which cluster that is, as the claims at the broker name it.
+    identity: String,
     /// The cluster has been announced.
     member: bool,
     index: Index,
@@ -108,11 +112,13 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// The discovery of `cluster`. `seed` spreads the pauses after failed writes.
+    /// The discovery of `cluster`. `identity` is the UID of its namespace `kube-system`: which cluster it is, whatever it is
+    /// called (B36). `seed` spreads the pauses after failed writes.
     #[must_use]
-    pub fn new(cluster: ClusterId, seed: u64) -> Self {
+    pub fn new(cluster: ClusterId, identity: String, seed: u64) -> Self {
         Self {
             cluster,
+            identity,
             member: false,
             index: Index::default(),
             backends: ByService::default(),
@@ -135,12 +141,11 @@ impl Discovery {
 /// What arrives.
 impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
-        let (before, was_member) = (self.complete(), self.member);
-        self.member |=
-            matches!(&event, WatchEvent::Applied(Object::Cluster(record), _) if record.cluster == self.cluster);
+        let (before, stood) = (self.complete(), (self.member, self.is_namesake()));
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
         let changed = self.index.watched(api, event, now);
+        self.member |= self.is_announced();
         let word = if api == Api::Broker { Kind::ExportSummary } else { Kind::Cluster };
         self.index.hear_out(api, word, &self.cluster, &changed, now);
         let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
@@ -159,7 +164,7 @@ impl Discovery {
             self.patient_until = Some(now + PATIENCE);
         }
         touched.extend(self.believe_absences(now));
-        if complete != before || self.member != was_member {
+        if complete != before || (self.member, self.is_namesake()) != stood {
             touched.extend(self.services());
         }
         self.judge_all(touched);
@@ -262,7 +267,7 @@ impl Discovery {
         Complete {
             own: all(Api::Local, &[Kind::Service, Kind::EndpointSlice, Kind::ServiceExport]),
             imports: all(Api::Local, &[Kind::Namespace, Kind::Import, Kind::SourceSlice, Kind::ExportSummary]),
-            broker: all(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary]),
+            broker: all(Api::Broker, &[Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary, Kind::Claims]),
         }
     }
 
@@ -493,6 +498,7 @@ impl Role for Discovery {
             (Api::Broker, Kind::SourceSlice),
             (Api::Broker, Kind::ExportSummary),
             (Api::Broker, Kind::Cluster),
+            (Api::Broker, Kind::Claims),
         ]
     }
 }

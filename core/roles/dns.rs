@@ -96,9 +96,8 @@ impl Dns {
     fn believe_absences(&mut self, now: Instant) -> Vec<Key> {
         let own = &self.cluster;
         let is_imported = |object: &Object| matches!(object.kind(), Kind::Import | Kind::SourceSlice);
-        let gone = self
-            .index
-            .believe(now, |index, _, object| !is_imported(object) || index.summary_holds(Api::Local, own));
+        let gone =
+            self.index.believe(now, |index, _, object| !is_imported(object) || index.summary_holds(Api::Local, own));
         gone.into_iter().map(|(_, key)| key).collect()
     }
 

@@ -23,6 +23,8 @@ struct View {
     /// The running listing has shown something in the version in which it was known.
     goes_on: bool,
     synced: bool,
+    /// The watch broke off, and no listing has been complete since.
+    lost: bool,
 }
 
 impl View {
@@ -92,7 +94,13 @@ pub struct Index {
 
 impl Default for Index {
     fn default() -> Self {
-        Self { views: BTreeMap::new(), absences: Lasting::new(ABSENCE), lost: BTreeSet::new(), newest: BTreeMap::new(), former: Former::default() }
+        Self {
+            views: BTreeMap::new(),
+            absences: Lasting::new(ABSENCE),
+            lost: BTreeSet::new(),
+            newest: BTreeMap::new(),
+            former: Former::default(),
+        }
     }
 }
 
@@ -101,19 +109,35 @@ impl Index {
     /// Takes one step of a watch and gives the keys whose objects changed, came, went, are not shown any more, or are not
     /// believed to be as they are shown.
     pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
-        let speaker = self.speaker(api, &event);
-        let was_of_past = speaker.as_ref().is_some_and(|cluster| self.shows_the_past_of(cluster));
-        let mut changed = self.show(api, event, now);
-        if let Some(cluster) = &speaker {
-            let is_of_past = self.shows_the_past_of(cluster);
-            if was_of_past != is_of_past {
-                changed.extend(self.former.keys_of(cluster));
-            }
-            if !is_of_past {
-                self.former.retain(|of| of != cluster);
-            }
+        if (api, event.kind()) != (Api::Broker, Kind::ExportSummary) {
+            return self.show(api, event, now);
         }
+        if matches!(event, WatchEvent::Lost(_)) {
+            // What was listed long before words could be missed was confirmed by them.
+            let outdated = self.clusters_with_a_former(Self::is_outdated);
+            self.former.forget_old(now, |of| outdated.contains(of));
+        }
+        let speaker = if let WatchEvent::Applied(object, _) = &event { object.cluster().cloned() } else { None };
+        let all_are_heard = matches!(event, WatchEvent::Synced(_));
+        let before = self.not_as_shown();
+        let mut changed = self.show(api, event, now);
+        let after = self.not_as_shown();
+        changed.extend(before.symmetric_difference(&after).cloned());
+        let of_past = self.clusters_with_a_former(Self::shows_the_past_of);
+        let is_confirmed = |of: &ClusterId| all_are_heard || speaker.as_ref() == Some(of);
+        self.former.retain(|of| !is_confirmed(of) || of_past.contains(of));
         changed
+    }
+
+    /// Of whom a listing replaced something, and who are `such`.
+    fn clusters_with_a_former(&self, such: impl Fn(&Self, &ClusterId) -> bool) -> BTreeSet<ClusterId> {
+        let all: BTreeSet<&ClusterId> = self.former.keys().map(|(_, of)| of).collect();
+        all.into_iter().filter(|of| such(self, of)).cloned().collect()
+    }
+
+    /// The keys of what the broker shows, or shows no more, in another way than it is believed to be.
+    fn not_as_shown(&self) -> BTreeSet<Key> {
+        self.former.keys().filter(|(_, of)| self.shows_the_past_of(of)).map(|(key, _)| key.clone()).collect()
     }
 
     fn show(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
@@ -126,7 +150,7 @@ impl Index {
                 let key = object.key();
                 self.not_missing(api, &key);
                 self.note_word(api, &object);
-                self.note_former(api, &key, &object);
+                self.note_former(api, &key, &object, now);
                 if self.view_mut(api, key.kind).show(&key, object, version) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Deleted(key) => {
@@ -136,23 +160,17 @@ impl Index {
                 if self.view_mut(api, key.kind).remove(&key) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Synced(kind) => self.sweep(api, kind, now),
+            WatchEvent::Lost(kind) => {
+                self.view_mut(api, kind).lost = true;
+                Vec::new()
+            }
         }
-    }
-
-    /// Whose word about what it has at the broker this is.
-    fn speaker(&self, api: Api, event: &WatchEvent) -> Option<ClusterId> {
-        let word = match event {
-            WatchEvent::Applied(Object::ExportSummary(word), _) => return Some(word.cluster.clone()).filter(|_| api == Api::Broker),
-            WatchEvent::Deleted(key) if api == Api::Broker && key.kind == Kind::ExportSummary => key,
-            WatchEvent::Began(_) | WatchEvent::Applied(..) | WatchEvent::Deleted(_) | WatchEvent::Synced(_) => return None,
-        };
-        self.get(api, word).and_then(Object::cluster).cloned()
     }
 
     /// What the cluster itself owns is as its listing says. What Tombolo's daemons write may come back, and is missing.
     fn sweep(&mut self, api: Api, kind: Kind, now: Instant) -> Vec<Key> {
         let view = self.view_mut(api, kind);
-        view.synced = true;
+        (view.synced, view.lost) = (true, false);
         let Some(unmarked) = view.unmarked.take() else { return Vec::new() };
         let unmarked: Vec<Key> = unmarked.into_iter().filter(|key| view.objects.contains(key)).collect();
         if kind.is_the_clusters_own() {
@@ -180,14 +198,14 @@ impl Index {
         }
     }
 
-    fn note_former(&mut self, api: Api, key: &Key, object: &Object) {
+    fn note_former(&mut self, api: Api, key: &Key, object: &Object, now: Instant) {
         let Some(cluster) = object.cluster().filter(|_| api == Api::Broker && key.kind.is_summarised()) else { return };
         let Some(view) = self.views.get(&(api, key.kind)) else { return };
         let before = view.objects.get(key.into()).map(|kept| &kept.object);
         if view.unmarked.is_none() {
             self.former.remove(key);
         } else if view.synced && before != Some(object) {
-            self.former.keep(key, cluster, before);
+            self.former.keep(key, cluster, before, now);
         }
     }
 
@@ -200,6 +218,13 @@ impl Index {
 
 /// What is believed to be there.
 impl Index {
+    /// Whether what is shown of these `kinds` is all there is now, as far as can be known: no watch of them is broken off.
+    #[must_use]
+    pub fn follows(&self, api: Api, kinds: &[Kind]) -> bool {
+        let follows = |kind: &Kind| self.views.get(&(api, *kind)).is_some_and(|view| view.synced && !view.lost);
+        kinds.iter().all(follows)
+    }
+
     /// Whether at least one listing of `kind` was complete.
     #[must_use]
     pub fn synced(&self, api: Api, kind: Kind) -> bool {
@@ -242,16 +267,23 @@ impl Index {
     /// before.
     pub fn believed_of_service<'a>(&'a self, kind: Kind, service: &'a ServiceKey) -> impl Iterator<Item = &'a Object> {
         let as_shown = |key| {
-            let former = if self.former.is_empty() { None } else { self.former.get(&Key::from(key)) };
-            former.is_none_or(|(cluster, _)| !self.shows_the_past_of(cluster))
+            let former = if self.former.is_empty() { None } else { self.former.owner_of(&Key::from(key)) };
+            former.is_none_or(|cluster| !self.shows_the_past_of(cluster))
         };
         let shown = self.of_service(Api::Broker, kind, service).filter(move |(key, _)| as_shown(*key));
         let former = self.former.of_service(kind, service).filter(|(cluster, _)| self.shows_the_past_of(cluster));
         shown.chain(former.map(|(_, object)| (object.key_ref(), object))).map(|(_, object)| object)
     }
 
-    /// Whether the broker shows what a cluster had there once, out of a backup: its summary is older than one before.
+    /// Whether the broker may be showing what a cluster had there once, out of a backup: its summary there is older than one
+    /// before, or nobody knows, since summaries are yet to be listed.
     fn shows_the_past_of(&self, cluster: &ClusterId) -> bool {
+        let words = (Api::Broker, Kind::ExportSummary);
+        let unheard = || self.views.get(&words).is_some_and(|view| view.lost);
+        self.is_outdated(cluster) || unheard() && self.newest_word_of(words.0, words.1, cluster).is_some()
+    }
+
+    fn is_outdated(&self, cluster: &ClusterId) -> bool {
         let kind = Kind::ExportSummary;
         self.shown(Api::Broker, &word(kind, cluster)).is_some() && self.word_of(Api::Broker, kind, cluster).is_none()
     }
@@ -411,11 +443,11 @@ impl Index {
 
 /// Whose word `object` is, and of what age: if it is one.
 fn word_by(object: &Object) -> Option<(&ClusterId, u64)> {
-    match object {
-        Object::Cluster(record) => Some((&record.cluster, record.epoch.0)),
-        Object::ExportSummary(summary) => Some((&summary.cluster, summary.generation)),
-        _ => None,
+    if let Object::Cluster(record) = object {
+        return Some((&record.cluster, record.epoch.0));
     }
+    let Object::ExportSummary(summary) = object else { return None };
+    Some((&summary.cluster, summary.generation))
 }
 
 /// The identity of a cluster's word.

@@ -38,6 +38,8 @@ pub struct Watch {
     backoff: Backoff,
     /// When the last listing was complete, if nothing failed since.
     listed_at: Option<Instant>,
+    /// What it told is complete, and it goes on from there.
+    follows: bool,
     /// How long one watch request lasts.
     lasts_secs: u32,
     /// What was told of each object that cannot be read.
@@ -60,6 +62,7 @@ impl Watch {
             inbox,
             backoff: Backoff::new(config.backoff.0, config.backoff.1, rng.bits()),
             listed_at: None,
+            follows: false,
             lasts_secs: least.saturating_add(u32::try_from(spread).unwrap_or(0)),
             unreadable: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -84,6 +87,9 @@ impl Watch {
         loop {
             let stream = watcher(objects.clone(), config.clone());
             let pause = self.follow_one(stream).await;
+            if core::mem::take(&mut self.follows) {
+                self.tell(WatchEvent::Lost(self.kind));
+            }
             sleep(pause).await;
         }
     }
@@ -161,6 +167,7 @@ impl Watch {
                 self.unreadable.retain(|name, _| listed.contains(name));
                 self.keys.retain(|name, _| listed.contains(name));
                 self.tell(WatchEvent::Synced(self.kind));
+                self.follows = true;
                 self.listed_at = Some(Instant::now());
             }
             watcher::Event::Apply(object) => {

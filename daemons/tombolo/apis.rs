@@ -75,19 +75,21 @@ async fn broker_config(settings: &BrokerSettings) -> Result<Config, Error> {
 ///
 /// # Errors
 /// If it cannot be noted.
-pub async fn cluster_uid(local: &Client, noted: &Path) -> Result<String, Error> {
+pub async fn cluster_uid(local: &Client, noted: Option<&Path>) -> Result<String, Error> {
     let namespaces: kube::Api<Namespace> = kube::Api::all(local.clone());
     loop {
         match namespaces.get("kube-system").await {
             Ok(Namespace { metadata, .. }) => match metadata.uid {
                 Some(uid) => {
-                    std::fs::write(noted, &uid).map_err(|source| Error::File { path: noted.to_owned(), source })?;
+                    if let Some(path) = noted {
+                        std::fs::write(path, &uid).map_err(|source| Error::File { path: path.to_owned(), source })?;
+                    }
                     return Ok(uid);
                 }
                 None => warn!("the namespace kube-system has no UID"),
             },
             Err(error) => {
-                if let Ok(uid) = std::fs::read_to_string(noted) {
+                if let Some(Ok(uid)) = noted.map(std::fs::read_to_string) {
                     warn!(
                         "the own API does not show the namespace kube-system ({error}): going on with its UID of before"
                     );

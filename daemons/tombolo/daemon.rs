@@ -88,7 +88,7 @@ async fn gateway(settings: GatewaySettings, daemon: &'static str, port: u16) -> 
     let connections = apis::connect(&common, Some(&broker), &agent).await?;
     let local = connections.local.clone();
     let address = private_address.map_or_else(uplink_address, Ok)?;
-    let cluster_uid = apis::cluster_uid(&connections.local, &node.state_dir.join("cluster-uid")).await?;
+    let cluster_uid = apis::cluster_uid(&connections.local, Some(&node.state_dir.join("cluster-uid"))).await?;
     let keys = Keys::at(&node.state_dir.join("keys"));
     let blueprint = Blueprint::Gateway {
         node: blueprint_of(&common, &node)?,
@@ -142,7 +142,8 @@ async fn route_agent(settings: AgentSettings, daemon: &'static str, port: u16) -
 async fn discovery(settings: DiscoverySettings, daemon: &'static str, port: u16) -> Result<(), Error> {
     let DiscoverySettings { common, broker } = settings;
     let connections = apis::connect(&common, Some(&broker), &agent(&common, None, daemon)).await?;
-    let blueprint = Blueprint::Discovery { cluster: common.cluster_id.clone(), seed: chance()? };
+    let cluster_uid = apis::cluster_uid(&connections.local, None).await?;
+    let blueprint = Blueprint::Discovery { cluster: common.cluster_id.clone(), cluster_uid, seed: chance()? };
     let who = Who::of(&common);
     let start = Start::new(common, Some(broker), connections, who, daemon, port)?;
     start.run(blueprint, Special::none(), ReadyWhen::Listed, None).await

@@ -38,6 +38,8 @@ pub enum Blueprint {
     Discovery {
         /// Whose.
         cluster: ClusterId,
+        /// Which cluster that is.
+        cluster_uid: String,
         /// Spreads pauses.
         seed: u64,
     },
@@ -100,7 +102,7 @@ impl Blueprint {
                 user.use_it(Gateway::new(config))
             }
             Self::RouteAgent { node } => user.use_it(RouteAgent::new(node.config())),
-            Self::Discovery { cluster, seed } => user.use_it(Discovery::new(cluster, seed)),
+            Self::Discovery { cluster, cluster_uid, seed } => user.use_it(Discovery::new(cluster, cluster_uid, seed)),
             Self::Dns { cluster, zone, ttl, servers } => {
                 let zone: Zone = zone.parse().map_err(|error| format!("the zone {zone:?}: {error}"))?;
                 let ttl = Duration::from_secs(ttl.into());

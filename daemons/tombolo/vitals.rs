@@ -254,7 +254,7 @@ impl Vitals {
                 self.0.candidates.borrow_mut().insert(candidates.cluster.clone(), Candidates::clone(candidates));
                 self.connections();
             }
-            WatchEvent::Began(_) | WatchEvent::Applied(..) | WatchEvent::Deleted(_) => {}
+            WatchEvent::Began(_) | WatchEvent::Applied(..) | WatchEvent::Deleted(_) | WatchEvent::Lost(_) => {}
         }
     }
 

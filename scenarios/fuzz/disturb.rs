@@ -1,13 +1,14 @@
 //! What is wrong in a drawn world and needs no repair: clocks that are off, a NAT box that changes its mind, a cluster that
-//! leaves and joins again, an API that is restored from a backup, and pods that move between slices.
+//! leaves and joins again, an API that is restored from a backup, one from before a cluster changed that cannot say so, and
+//! pods that move between slices.
 //!
 //! Each is drawn from a stream of chance of its own, after all else: so the rest of a seed's scenario stays what it was.
 
 use super::draw::Dice;
 use crate::format::is_called;
-use crate::{Act, ApiFault, ApiRef, Broker, NodeRef, Rate, Scenario, Skew, Verb, Which};
+use crate::{Act, ApiFault, ApiRef, Broker, NodeRef, Rate, Rebuilt, Scenario, Side, Skew, Verb, Which, Workload};
 use core::time::Duration;
-use tombolo_core::base::{ClusterId, Rng};
+use tombolo_core::base::{Cidr, ClusterId, Rng};
 use tombolo_core::nat::boxes::{Behaviour, Dependence};
 
 /// Adds to a scenario with its timeline, but nothing that is called by one of these words.
@@ -34,6 +35,7 @@ pub(super) fn disturb(scenario: &mut Scenario, seed: u64, without: &[String]) {
     }
     come_and_go(scenario, last, seed);
     restore(scenario, last, seed);
+    show_the_past(scenario, last, seed);
     reslice(scenario, last, seed);
     scenario.timeline.retain(|act| !without.iter().any(|word| is_called(&act.verb, word)));
     scenario.timeline.sort_by_key(|act| act.at);
@@ -57,6 +59,70 @@ fn restore(scenario: &mut Scenario, last: u64, seed: u64) {
         let api = dice.pick(&apis);
         let verbs = [ApiFault::BackedUp, ApiFault::Restored].map(|fault| Verb::Api(api.clone(), fault));
         pair(scenario, verbs, last, &mut dice);
+    }
+}
+
+/// The broker gets back what it held before a member changed, while that member cannot reach it.
+fn show_the_past(scenario: &mut Scenario, last: u64, seed: u64) {
+    let mut dice = Dice(Rng::stream(seed, "fuzz, the past"));
+    if !dice.one_in(10) {
+        return;
+    }
+    let is_broker = |id: &&ClusterId| scenario.broker == Broker::Member((*id).clone());
+    let ids = scenario.clusters.keys().filter(|id| !is_broker(id)).cloned().collect::<Vec<_>>();
+    let id = dice.pick(&ids);
+    let broker = match &scenario.broker {
+        Broker::Member(cluster) => ApiRef::Cluster(cluster.clone()),
+        Broker::Own => ApiRef::Broker,
+    };
+    let (from, to) = (Side::Cluster(id.clone()), Side::Api(broker.clone()));
+    let mut acts = vec![(dice.millis(12_000, 15_000), Verb::Api(broker.clone(), ApiFault::BackedUp))];
+    acts.extend(change(scenario, &id, &mut dice));
+    acts.push((dice.millis(1_000, 30_000), Verb::Cut { from: from.clone(), to: to.clone(), one_way: false }));
+    acts.push((dice.millis(500, 5_000), Verb::Api(broker, ApiFault::Restored)));
+    acts.push((dice.millis(2_000, 60_000), Verb::Heal { from, to }));
+    let mut at = dice.millis(0, last);
+    for (after, verb) in acts {
+        at += after;
+        scenario.timeline.push(Act { at, verb });
+    }
+}
+
+/// What becomes of a member, each act some time after the one before.
+fn change(scenario: &Scenario, id: &ClusterId, dice: &mut Dice) -> Vec<(Duration, Verb)> {
+    let soon = |dice: &mut Dice| dice.millis(1_000, 10_000);
+    match dice.weighed(&[3, 3, 2]) {
+        0 => {
+            let number = scenario.clusters.keys().take_while(|other| *other != id).count();
+            let range = |first: usize| Cidr::holding([10, u8::try_from(first + number).unwrap_or(0), 0, 0].into(), 16);
+            let rebuilt = range(20).zip(range(120));
+            let rebuilt = rebuilt.map(|(pods, services)| Rebuilt { cluster: id.clone(), pods, services });
+            let rebuild = rebuilt.filter(|_| dice.one_in(2)).map(|rebuilt| (dice.millis(25_000, 30_000), rebuilt));
+            let mut acts = vec![(soon(dice), Verb::Leave(id.clone()))];
+            acts.extend(rebuild.map(|(after, rebuilt)| (after, Verb::Rebuild(rebuilt))));
+            acts.push((soon(dice), Verb::Join(id.clone())));
+            acts
+        }
+        1 => {
+            // One that may be the active one.
+            let nodes = scenario.clusters.get(id).into_iter().flat_map(|cluster| &cluster.nodes);
+            let gateways = nodes.filter(|node| node.gateway).map(|node| node.name.clone()).collect::<Vec<_>>();
+            let node = NodeRef { cluster: id.clone(), which: Which::Named(dice.pick(&gateways)) };
+            vec![(soon(dice), Verb::PowerOff(node.clone())), (dice.millis(2_000, 40_000), Verb::PowerOn(node))]
+        }
+        _ => {
+            let is_steady = |workload: &&Workload| {
+                let turned = |act: &Act| matches!(&act.verb, Verb::Export(of, key) | Verb::Unexport(of, key) if (of, key) == (&workload.cluster, &workload.service));
+                workload.cluster == *id && workload.exported && !scenario.timeline.iter().any(turned)
+            };
+            let exported = scenario.workloads.iter().filter(is_steady).cloned().collect::<Vec<_>>();
+            if exported.is_empty() {
+                return Vec::new();
+            }
+            let Workload { cluster, service, .. } = dice.pick(&exported);
+            let again = Verb::Export(cluster.clone(), service.clone());
+            vec![(soon(dice), Verb::Unexport(cluster, service)), (soon(dice), again)]
+        }
     }
 }
 

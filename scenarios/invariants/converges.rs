@@ -90,6 +90,13 @@ impl Converges {
         }
         let Some(name) = stream.name() else { return !self.exports_end };
         let Some((key, of)) = named_by(name, &self.workloads) else { return false };
+        // The name may give a cluster whose service has other ports.
+        let answers =
+            |workload: &&Workload| workload.service == key && of.as_ref().is_none_or(|of| *of == workload.cluster);
+        let serves = |workload: &Workload| stream.port().is_none_or(|port| workload.ports.contains(&port));
+        if !self.workloads.iter().filter(answers).all(serves) {
+            return false;
+        }
         self.exports
             .exporters(&key)
             .filter(|cluster| of.as_ref().is_none_or(|of| of == *cluster))

@@ -3,10 +3,11 @@
 //! cluster that is said to have it, and no node has a route to a range that is nobody's.
 
 use super::{Invariant, Violation};
+use crate::mirror::Mirror;
 use crate::steps::{RouteDoes, route_step};
-use crate::{ApiRef, Change, Fact, Place, Scenario, What};
+use crate::{ApiRef, Fact, Place, Scenario, What};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tombolo_core::base::{Cidr, ClusterId};
 use tombolo_core::model::{Claim, Claims, Object, SourceSlice};
 
@@ -16,15 +17,21 @@ const NAME: &str = "No leak between strangers";
 pub(super) struct NoLeak {
     /// All that each cluster ever has.
     ranges: BTreeMap<ClusterId, Vec<Cidr>>,
-    /// The last claim of each cluster; it stays when the broker loses it, and may be given back.
-    claims: BTreeMap<ClusterId, Claim>,
-    /// Whose claims the broker holds.
-    standing: BTreeSet<ClusterId>,
+    /// All that each cluster ever claimed; it may be given back when the broker has lost it.
+    claims: BTreeMap<ClusterId, Vec<Claim>>,
+    /// What it made of its claim last: none, if it left. Another one that stands is out of a backup, and void.
+    last: BTreeMap<ClusterId, Option<Claim>>,
+    mirror: Mirror,
 }
 
 impl NoLeak {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        Self { ranges: scenario.all_ranges(), claims: BTreeMap::new(), standing: BTreeSet::new() }
+        Self {
+            ranges: scenario.all_ranges(),
+            claims: BTreeMap::new(),
+            last: BTreeMap::new(),
+            mirror: Mirror::of(scenario),
+        }
     }
 
     /// An endpoint that is not in its cluster.
@@ -51,14 +58,24 @@ impl NoLeak {
 
     /// A claim of another cluster's that this write changes, or takes away. Who writes what was not there gives back what he
     /// knows, which may not be all.
-    fn changes_claims(&mut self, by: &Place, change: Change, now: &Claims) -> Option<String> {
+    fn changes_claims(&mut self, by: &Place, before: Option<&Object>, now: &Claims) -> Option<String> {
         let Place::Daemon(author, ..) = by else { return None };
-        let others = now.members.iter().filter(|(id, claim)| *id != author && self.claims.get(*id) != Some(claim));
-        let gone = self.standing.iter().filter(|id| *id != author && !now.members.contains_key(*id));
-        let gone = gone.filter(|_| change != Change::Created);
-        let changed = others.map(|(id, _)| id).chain(gone).next().cloned();
-        self.claims.extend(now.members.iter().map(|(id, claim)| (id.clone(), claim.clone())));
-        self.standing = now.members.keys().cloned().collect();
+        let none = BTreeMap::new();
+        let before = if let Some(Object::Claims(before)) = before { &before.members } else { &none };
+        let made = |id: &ClusterId, claim: &Claim| self.claims.get(id).is_some_and(|all| all.contains(claim));
+        let is_void = |id: &ClusterId, stood: &Claim| self.last.get(id).is_some_and(|last| last.as_ref() != Some(stood));
+        let stands = |id: &ClusterId| before.get(id).filter(|stood| !is_void(id, stood)).cloned();
+        let kept = |id: &ClusterId, claim: &Claim| stands(id).map_or_else(|| made(id, claim), |stood| stood == *claim);
+        let others = now.members.iter().filter(|(id, claim)| *id != author && !kept(id, claim));
+        let lost = |id: &&ClusterId| *id != author && stands(id).is_some() && !now.members.contains_key(*id);
+        let changed = others.map(|(id, _)| id).chain(before.keys().filter(lost)).next().cloned();
+        self.last.insert(author.clone(), now.members.get(author).cloned());
+        for (id, claim) in &now.members {
+            let all = self.claims.entry(id.clone()).or_default();
+            if !all.contains(claim) {
+                all.push(claim.clone());
+            }
+        }
         changed.map(|other| format!("{by} changed the claim of {other}"))
     }
 
@@ -80,9 +97,10 @@ impl Invariant for NoLeak {
     }
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        let before = self.mirror.watch(fact);
         let text = match (&fact.what, &fact.place) {
-            (What::Wrote { by, change, object: Object::Claims(claims), .. }, Place::Api(ApiRef::Broker)) => {
-                self.changes_claims(by, *change, claims)?
+            (What::Wrote { by, object: Object::Claims(claims), .. }, Place::Api(ApiRef::Broker)) => {
+                self.changes_claims(by, before.as_ref(), claims)?
             }
             (What::Wrote { by, object, .. }, Place::Api(api)) => self.wrote(by, api, object)?,
             (What::Applied { steps, .. }, Place::Node(cluster, node)) => {

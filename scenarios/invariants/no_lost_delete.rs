@@ -126,6 +126,10 @@ impl NoLostDelete {
         }
         for (api, object) in self.mirror.objects(Kind::Endpoint) {
             let Object::Endpoint(endpoint) = object else { continue };
+            // Nobody is there to take it away.
+            if matches!(api, ApiRef::Cluster(cluster) if self.trouble.lacks_machines(cluster)) {
+                continue;
+            }
             let origin = ApiRef::Cluster(endpoint.cluster.clone());
             let newer = self.mirror.objects_at(&origin, Kind::Endpoint).any(
                 |other| matches!(other, Object::Endpoint(o) if o.cluster == endpoint.cluster && o.epoch > endpoint.epoch),

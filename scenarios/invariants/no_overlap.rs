@@ -2,9 +2,12 @@
 //! meet, or the claims of two that do, nor do two clusters offer one address.
 
 use super::{Invariant, Violation};
+use crate::membership::Membership;
 use crate::mirror::Mirror;
+use crate::trouble::Trouble;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
+use tombolo_core::base::ClusterId;
 use tombolo_core::ipam::conflicts;
 use tombolo_core::model::{Claims, ClusterRecord, Kind, Object, SourceSlice};
 
@@ -13,17 +16,24 @@ const NAME: &str = "No overlap";
 /// See the module.
 pub(super) struct NoOverlap {
     mirror: Mirror,
+    membership: Membership,
+    trouble: Trouble,
 }
 
 impl NoOverlap {
     pub(super) fn of(scenario: &Scenario) -> Self {
-        Self { mirror: Mirror::of(scenario) }
+        Self { mirror: Mirror::of(scenario), membership: Membership::of(scenario), trouble: Trouble::of(scenario) }
     }
 
-    fn range_taken(&self, new: &ClusterRecord) -> Option<String> {
+    /// Whether what the broker shows of the cluster is out of a backup of before it left: it has no owner any more.
+    fn is_ownerless(&self, cluster: &ClusterId, at: Duration) -> bool {
+        self.membership.left_since(cluster, at).is_some_and(|left| self.trouble.restored_since(left))
+    }
+
+    fn range_taken(&self, new: &ClusterRecord, at: Duration) -> Option<String> {
         for other in self.mirror.objects_at(&ApiRef::Broker, Kind::Cluster) {
             let Object::Cluster(other) = other else { continue };
-            if other.cluster == new.cluster {
+            if other.cluster == new.cluster || self.is_ownerless(&other.cluster, at) {
                 continue;
             }
             let theirs = || other.pods.iter().chain(&other.services);
@@ -37,19 +47,21 @@ impl NoOverlap {
         None
     }
 
-    fn claimed_twice(claims: &Claims) -> Option<String> {
-        let members: Vec<_> = claims.members.iter().map(|(cluster, claim)| (cluster, &claim.ranges)).collect();
+    fn claimed_twice(&self, claims: &Claims, at: Duration) -> Option<String> {
+        let owned = claims.members.iter().filter(|(cluster, _)| !self.is_ownerless(cluster, at));
+        let members: Vec<_> = owned.map(|(cluster, claim)| (cluster, &claim.ranges)).collect();
         let pairs = members.iter().enumerate().flat_map(|(i, one)| members.iter().skip(i + 1).map(move |o| (*one, *o)));
         let conflict = pairs.flat_map(|(one, other)| conflicts(one, other)).next()?;
         Some(format!("the broker holds claims that meet: {conflict}"))
     }
 
-    fn address_taken(&self, new: &SourceSlice) -> Option<String> {
+    fn address_taken(&self, new: &SourceSlice, at: Duration) -> Option<String> {
         for other in self.mirror.objects_at(&ApiRef::Broker, Kind::SourceSlice) {
             let Object::SourceSlice(other) = other else { continue };
             let theirs = |address| other.endpoints.iter().any(|endpoint| endpoint.address == address);
             let taken = new.endpoints.iter().map(|endpoint| endpoint.address).find(|address| theirs(*address));
-            if let Some(address) = taken.filter(|_| other.cluster != new.cluster) {
+            let is_anothers = other.cluster != new.cluster && !self.is_ownerless(&other.cluster, at);
+            if let Some(address) = taken.filter(|_| is_anothers) {
                 let (key, cluster) = (&new.key, &new.cluster);
                 let text = format!("{cluster} offers {address} for {key}, which {} offers for", other.cluster);
                 return Some(format!("{text} {}", other.key));
@@ -69,6 +81,7 @@ impl Invariant for NoOverlap {
     }
 
     fn watch(&mut self, fact: &Fact) -> Option<Violation> {
+        self.trouble.watch(fact);
         self.mirror.watch(fact);
         let (What::Wrote { change, object, .. }, Place::Api(ApiRef::Broker)) = (&fact.what, &fact.place) else {
             return None;
@@ -77,11 +90,11 @@ impl Invariant for NoOverlap {
             return None;
         }
         let text = if let Object::Cluster(record) = object {
-            self.range_taken(record)?
+            self.range_taken(record, fact.at)?
         } else if let Object::SourceSlice(slice) = object {
-            self.address_taken(slice)?
+            self.address_taken(slice, fact.at)?
         } else if let Object::Claims(claims) = object {
-            Self::claimed_twice(claims)?
+            self.claimed_twice(claims, fact.at)?
         } else {
             return None;
         };

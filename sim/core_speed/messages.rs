@@ -292,7 +292,7 @@ impl CoreSpeed {
         // What may still come over the old connection is for nobody.
         known.session += 1;
         known.phase = Phase::Waiting;
-        known.revision = None;
+        let (api, kind, followed) = (known.api, known.kind, known.revision.take().is_some());
         let failures = known.failures;
         known.failures += 1;
         let wait = self.chance.pause(WATCH_PAUSES, failures);
@@ -300,6 +300,9 @@ impl CoreSpeed {
             known.due = now + wait;
         }
         self.later(wait, Event::WatchDue(client, watch));
+        if followed {
+            self.feed(client, Input::Watched(api, WatchEvent::Lost(kind)));
+        }
     }
 
     /// A phase of a watch is over, unless another one has begun.

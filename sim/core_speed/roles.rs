@@ -81,7 +81,11 @@ pub(crate) fn use_machine<U: MachineUser>(start: &Start<'_>, user: U) -> U::Out 
             }))
         }
         Daemon::RouteAgent => user.use_it(RouteAgent::new(node_config(start))),
-        Daemon::Discovery => user.use_it(Discovery::new(start.node.cluster.clone(), start.seed)),
+        Daemon::Discovery => {
+            let cluster = start.node.cluster.clone();
+            let identity = start.layout.cluster_uid(&cluster);
+            user.use_it(Discovery::new(cluster, identity, start.seed))
+        }
         Daemon::Dns => {
             let server = start.layout.host(start.host).map(|host| host.address);
             user.use_it(Dns::new(start.node.cluster.clone(), Zone::default(), DNS_TTL, server.into_iter().collect()))

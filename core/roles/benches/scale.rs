@@ -154,7 +154,7 @@ fn list(machine: &mut impl FnMut(Input), watches: &[(Api, Kind)], there: impl Fn
 
 /// A discovery of a cluster that exports nothing, all of whose writes were carried out and are shown.
 fn full_discovery() -> (Discovery, Duration) {
-    let mut discovery = Discovery::new(ClusterId::new("home").unwrap(), 1);
+    let mut discovery = Discovery::new(ClusterId::new("home").unwrap(), "uid".into(), 1);
     let began = Clock::now();
     let watches = discovery.watches();
     let mut feed = |input| {

@@ -27,7 +27,7 @@ impl Discovery {
     /// Takes away what there is of `service`, each API's as soon as that has shown all it has.
     pub(super) fn take_away(&mut self, service: &ServiceKey) {
         let complete = self.complete();
-        if complete.broker {
+        if complete.broker && !self.is_namesake() {
             self.refusals.remove(service);
             self.make(Api::Broker, service, Vec::new(), self.own_record_key(service));
         }
@@ -46,7 +46,8 @@ impl Discovery {
         let complete = self.complete();
         let summary = ExportSummary { cluster: self.cluster.clone(), generation: 0, digest: Digest::default() };
         let key = Object::from(summary).key();
-        for (api, complete) in [(Api::Broker, complete.broker), (Api::Local, complete.imports)] {
+        let may_remove = complete.broker && !self.is_namesake();
+        for (api, complete) in [(Api::Broker, may_remove), (Api::Local, complete.imports)] {
             if complete {
                 self.writer.want(api, &key, None, &self.index);
             }
@@ -65,9 +66,10 @@ impl Discovery {
     /// Whether an API shows anything of this daemon's, or may yet.
     fn is_left_over(&self) -> bool {
         let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary];
-        let is_own = |object: &Object| object.cluster() == Some(&self.cluster);
+        let namesake = self.is_namesake();
+        let is_own = |object: &Object| !namesake && object.cluster() == Some(&self.cluster);
         let says_something = |object: &Object| matches!(object, Object::ServiceExport(e) if !e.conditions.is_empty());
-        self.writer.all_busy().next().is_some()
+        self.writer.all_busy().any(|(api, _)| api == Api::Local || !namesake)
             || kinds.into_iter().any(|kind| self.index.shows_any(Api::Broker, kind, is_own))
             || [Kind::Import, Kind::SourceSlice, Kind::ExportSummary]
                 .into_iter()

@@ -5,6 +5,7 @@ use crate::base::ClusterId;
 use crate::model::{
     Api, EndpointSlice, ExportRecord, Key, Kind, Object, Service, ServiceExport, ServiceKey, SourceSlice,
 };
+use crate::roles::node_side::claims;
 use alloc::sync::Arc;
 
 impl Discovery {
@@ -44,6 +45,18 @@ impl Discovery {
     ) -> impl Iterator<Item = &'a Arc<SourceSlice>> {
         let slices = self.index.of_service(api, Kind::SourceSlice, service);
         slices.filter_map(|(_, object)| as_slice(object)).filter(move |slice| slice.cluster == *cluster)
+    }
+
+    /// Whether the gateways of this cluster have announced it: in its own API nobody else does.
+    pub(super) fn is_announced(&self) -> bool {
+        let announced = |api| self.index.believes_word_of(api, Kind::Cluster, &self.cluster);
+        let at_broker = || self.index.synced(Api::Broker, Kind::Claims) && !self.is_namesake();
+        announced(Api::Local) || at_broker() && announced(Api::Broker)
+    }
+
+    /// Whether another cluster has joined under this one's id.
+    pub(super) fn is_namesake(&self) -> bool {
+        claims(&self.index).is_some_and(|claims| claims.give_to_another(&self.cluster, &self.identity))
     }
 
     /// The slices of another cluster's that are believed to be at the broker.

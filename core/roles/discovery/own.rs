@@ -7,6 +7,7 @@ use crate::model::{
     Api, EndpointSlice, ExportRecord, ExportSummary, Key, Kind, Object, ServiceExport, ServiceKey, SourceSlice,
 };
 use crate::roles::Event;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -66,7 +67,7 @@ impl Discovery {
 
     /// Makes the broker show the own record and slices. What other clusters have there is not ours to touch.
     pub(super) fn publish(&mut self, service: &ServiceKey, own: &Own) {
-        if !self.complete().broker {
+        if !self.complete().broker || self.is_namesake() {
             return;
         }
         let wanted = match own {
@@ -111,6 +112,9 @@ impl Discovery {
     }
 
     fn published(&self, service: &ServiceKey, own: &ExportRecord) -> Published {
+        if self.is_namesake() {
+            return Published::Refused(format!("another cluster has joined as {}", self.cluster));
+        }
         if !self.complete().broker || !self.member {
             return Published::Unknown;
         }
@@ -130,7 +134,12 @@ impl Discovery {
     pub(super) fn summarise(&mut self, api: Api) {
         let complete = self.complete();
         let (knows_all, kinds) = match api {
-            Api::Broker => (complete.own && complete.broker, [Kind::ExportRecord, Kind::SourceSlice]),
+            Api::Broker => {
+                // What is shown of before would be confirmed, if the broker got that back.
+                let follows = self.index.follows(api, &[Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary]);
+                let knows_all = complete.own && complete.broker && follows && !self.is_namesake();
+                (knows_all, [Kind::ExportRecord, Kind::SourceSlice])
+            }
             Api::Local => {
                 (complete.imports && complete.broker && self.may_say_all(), [Kind::Import, Kind::SourceSlice])
             }

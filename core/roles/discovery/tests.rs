@@ -15,8 +15,8 @@ use alloc::vec;
 use core::time::Duration;
 use proptest::prelude::*;
 use world::{
-    World, announced, export, exported, headless, import_of, key_of, namespace, pods, record_of, service, slice,
-    source_slice, summary_of,
+    World, announced, claimed, export, exported, headless, import_of, key_of, namespace, pods, record_of, service,
+    slice, source_slice, summary_of,
 };
 
 #[test]
@@ -459,6 +459,8 @@ fn any_object(rng: &mut Rng, kind: Kind) -> Object {
         summary_of(cluster, rng.below(5), &[])
     } else if kind == Kind::Cluster {
         announced(cluster, pick(rng, &["10.102.0.0/16", "10.0.0.0/8"]))
+    } else if kind == Kind::Claims {
+        claimed(&[(cluster, pick(rng, &["uid", "another"]))])
     } else {
         record_of(cluster, name)
     }
@@ -471,12 +473,13 @@ impl AnyApis {
     }
 
     fn watched(&mut self, rng: &mut Rng) -> Input {
-        let watches = Discovery::new(ClusterId::new("east").unwrap(), 0).watches();
+        let watches = Discovery::new(ClusterId::new("east").unwrap(), "uid".into(), 0).watches();
         let (api, kind) = watches[usize::try_from(rng.below(watches.len() as u64)).unwrap()];
         let known = self.shown.iter().rev().find(|(object, _)| object.kind() == kind).cloned();
-        let event = match (rng.below(9), known) {
+        let event = match (rng.below(10), known) {
             (0, _) => WatchEvent::Began(kind),
             (1 | 2, _) => WatchEvent::Synced(kind),
+            (9, _) => WatchEvent::Lost(kind),
             (3, _) => WatchEvent::Deleted(any_object(rng, kind).key()),
             (4, Some((object, version))) => WatchEvent::Applied(object, version),
             _ => {
@@ -517,7 +520,7 @@ impl Subject for AnyApis {
     const GAP_MAX: Duration = Duration::from_secs(3);
 
     fn begin(rng: &mut Rng) -> (Self, Discovery) {
-        let mut machine = Discovery::new(ClusterId::new("east").unwrap(), rng.bits());
+        let mut machine = Discovery::new(ClusterId::new("east").unwrap(), "uid".into(), rng.bits());
         // Few lives are long enough to complete all listings by chance.
         if rng.chance(800_000) {
             let own = WatchEvent::Applied(announced("east", "10.0.0.0/8"), Version("0".into()));
@@ -552,7 +555,7 @@ fn the_machine_laws_hold() {
 proptest! {
     #[test]
     fn deciding_what_is_touched_gives_the_same_as_deciding_everything(seed: u64, steps in 1..120usize) {
-        let (mut machine, mut rng) = (Discovery::new(ClusterId::new("east").unwrap(), 0), Rng::new(seed));
+        let (mut machine, mut rng) = (Discovery::new(ClusterId::new("east").unwrap(), "uid".into(), 0), Rng::new(seed));
         let (mut now, mut apis) = (Instant::ZERO, AnyApis::default());
         let mut coming: VecDeque<Input> = VecDeque::new();
         for _ in 0..steps {

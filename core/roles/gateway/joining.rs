@@ -93,6 +93,11 @@ impl Joining {
         claim.identity == self.identity
     }
 
+    /// Whether another cluster has joined under this one's id.
+    pub(super) fn is_anothers(&self, claims: &Claims, own: &ClusterId) -> bool {
+        claims.give_to_another(own, &self.identity)
+    }
+
     fn base(&self) -> u64 {
         OF_CLAIMING | (self.conversations * CONVERSATION)
     }

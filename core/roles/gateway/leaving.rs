@@ -137,10 +137,7 @@ impl Gateway {
     /// under the same id (B36). Before the claims are seen nobody knows.
     fn may_remove(&self, object: &Object) -> bool {
         let own = &self.node.config().cluster;
-        let is_anothers = || {
-            let claim = claims(&self.index).and_then(|claims| claims.members.get(own));
-            claim.is_some_and(|claim| !self.joining.is_ours(claim))
-        };
+        let is_anothers = || claims(&self.index).is_some_and(|claims| self.joining.is_anothers(claims, own));
         object.cluster() == Some(own) && self.index.synced(Api::Broker, Kind::Claims) && !is_anothers()
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::{Epoch, Label, Wall};
-use crate::model::{ClusterRecord, Family, Offer, ServiceExport, ServiceKey, ServiceType, ExportRecord, ExportSummary};
+use crate::model::{ClusterRecord, ExportRecord, ExportSummary, Family, Offer, ServiceExport, ServiceKey, ServiceType};
 use alloc::vec;
 use core::time::Duration;
 
@@ -280,4 +280,30 @@ fn what_a_cluster_takes_away_while_its_word_is_an_old_one_is_gone() {
     list_of(&mut index, Kind::ExportSummary, "3", &[summary("a", 8)]);
     assert_eq!(watched(&mut index, WatchEvent::Deleted(export("a", 1).key())), [export("a", 1).key()]);
     assert_eq!(believed(&index), []);
+}
+
+#[test]
+fn what_is_listed_while_words_are_missed_is_believed_once_they_are_heard() {
+    let mut index = Index::default();
+    list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2), export("plain", 2)]);
+    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9)]);
+    watched(&mut index, WatchEvent::Lost(Kind::ExportRecord));
+    assert!(!index.follows(Api::Broker, &[Kind::ExportSummary, Kind::ExportRecord]));
+    watched(&mut index, WatchEvent::Lost(Kind::ExportSummary));
+    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3), export("plain", 3)]);
+    assert_eq!(believed(&index), [export("plain", 3), export("a", 2)], "who never says a word is not waited for");
+    let changed = list_of(&mut index, Kind::ExportSummary, "6", &[summary("a", 9)]);
+    assert!(changed.contains(&export("a", 3).key()));
+    assert_eq!(believed(&index), [export("a", 3), export("plain", 3)]);
+    assert!(index.follows(Api::Broker, &[Kind::ExportSummary, Kind::ExportRecord]));
+}
+
+#[test]
+fn what_was_listed_long_before_words_are_missed_stays_believed() {
+    let mut index = Index::default();
+    list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2)]);
+    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9)]);
+    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
+    assert_eq!(index.watched(Api::Broker, WatchEvent::Lost(Kind::ExportSummary), at(LATER)), []);
+    assert_eq!(believed(&index), [export("a", 3)]);
 }

@@ -1,6 +1,7 @@
 //! A cluster leaves: what its discovery takes away, and what the others make of it.
 
 use super::*;
+use crate::model::ConditionType;
 
 #[test]
 fn a_cluster_that_leaves_takes_its_exports_and_imports_away_and_what_it_said_about_them() {
@@ -117,4 +118,56 @@ fn a_member_that_is_missing_since_the_own_api_lost_its_data_has_time_to_come_bac
     world.put("west", vec![announced("east", "10.0.0.0/8")]);
     world.run();
     assert_eq!(world.sources("west", "web"), ["east 10.102.0.10 ready"]);
+}
+
+/// Another cluster has joined as east (B36), and what is at the broker under that id is its own.
+fn with_a_namesake() -> World {
+    let mut world = World::of(&["east", "west"]);
+    world.put_broker(claimed(&[("east", "another"), ("west", "uid")]));
+    let theirs = [record_of("east", "api"), source_slice("east", "api", "10.102.0.10")];
+    world.put_broker(summary_of("east", 1, &theirs));
+    theirs.into_iter().for_each(|object| world.put_broker(object));
+    world.run();
+    world.put("east", exported("web", "10.102.0.20"));
+    world
+}
+
+#[test]
+fn a_cluster_whose_id_is_anothers_publishes_nothing_and_says_why_b36() {
+    let mut world = with_a_namesake();
+    let before = world.writes("east", Api::Broker);
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(world.broker(), ["ExportRecord east.api.shop"]);
+    assert_eq!(world.writes("east", Api::Broker), before);
+    let message = world.message("east", "web", ConditionType::Ready);
+    assert!(message.contains("another cluster has joined as east"), "{message}");
+    world.put_broker(claimed(&[("east", "uid"), ("west", "uid")]));
+    world.run();
+    assert_eq!(world.broker(), ["ExportRecord east.web.shop"], "the id is its own now, and so is what is there");
+}
+
+#[test]
+fn a_cluster_whose_id_is_anothers_takes_nothing_of_the_others_away_when_it_leaves_b36() {
+    let mut world = with_a_namesake();
+    world.run();
+    world.handle("east", Input::Leave);
+    world.run();
+    assert_eq!((world.told("east").len(), world.broker()), (1, vec!["ExportRecord east.api.shop".into()]));
+    assert!(world.summaries("west").contains(&(Api::Broker, "east".into())));
+}
+
+#[test]
+fn what_a_namesake_announces_at_the_broker_makes_no_member_b36() {
+    let mut world = World::of(&["east", "west"]);
+    world.stop("east");
+    world.forget("east", Kind::Cluster);
+    world.put_broker(claimed(&[("east", "another")]));
+    world.put_broker(announced("east", "10.102.0.0/16"));
+    world.put("east", exported("web", "10.102.0.20"));
+    world.start("east");
+    world.run_for(Duration::from_secs(300));
+    assert_eq!((world.broker(), world.slices("east")), (vec![], 0));
+    world.put_broker(claimed(&[("east", "uid")]));
+    world.run();
+    assert_eq!((world.broker().len(), world.slices("east")), (1, 1), "its own gateways have announced it there");
 }

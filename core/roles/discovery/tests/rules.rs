@@ -173,7 +173,7 @@ fn a_member_that_gives_no_word_is_not_waited_for_for_ever_and_plain_submariner_n
 #[test]
 fn at_a_start_all_is_written_and_not_all_at_once() {
     const RECORDS: usize = WRITES_AT_ONCE + 100;
-    let mut east = Discovery::new(ClusterId::new("east").unwrap(), 1);
+    let mut east = Discovery::new(ClusterId::new("east").unwrap(), "uid".into(), 1);
     let version = || Version("1".into());
     let records: Vec<Object> = (0..RECORDS).map(|i| record_of("west", &alloc::format!("s{i}"))).collect();
     for (api, kind) in east.watches() {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::base::{Epoch, Label};
 use crate::model::{
-    Backend, ClusterRecord, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary, Family, Import,
-    InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Service, ServiceExport, ServicePort, ServiceType,
-    SessionAffinity, SourceEndpoint, TargetPort,
+    Backend, Claim, Claims, ClusterRecord, Condition, ConditionType, EndpointSlice, ExportRecord, ExportSummary,
+    Family, Import, InternalTrafficPolicy, Namespace, Offer, Port, Protocol, Ranges, Service, ServiceExport,
+    ServicePort, ServiceType, SessionAffinity, SourceEndpoint, TargetPort,
 };
 use alloc::format;
 use alloc::string::String;
@@ -105,6 +105,15 @@ pub(super) fn summary_of(cluster: &str, generation: u64, objects: &[Object]) -> 
     Object::from(ExportSummary { cluster, generation, digest: keys.iter().collect() })
 }
 
+/// That clusters of these identities have joined under these ids.
+pub(super) fn claimed(members: &[(&str, &str)]) -> Object {
+    let claim = |(cluster, identity): &(&str, &str)| {
+        let claim = Claim { identity: (*identity).into(), ranges: Ranges::default() };
+        (ClusterId::new(cluster).unwrap(), claim)
+    };
+    Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })
+}
+
 /// What the gateway of the cluster announces.
 pub(super) fn announced(cluster: &str, services: &str) -> Object {
     let (cluster, services) = (ClusterId::new(cluster).unwrap(), vec![services.parse().unwrap()]);
@@ -160,7 +169,7 @@ impl Server {
 
     /// Of what discovery watches at the broker.
     fn listings(&self) -> Vec<WatchEvent> {
-        let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary, Kind::Cluster];
+        let kinds = [Kind::ExportRecord, Kind::SourceSlice, Kind::ExportSummary, Kind::Cluster, Kind::Claims];
         kinds.into_iter().flat_map(|kind| self.listing(kind)).collect()
     }
 
@@ -198,7 +207,7 @@ impl World {
             Self { now: Instant::ZERO, broker: Server::default(), broker_refuses: None, members: BTreeMap::new() };
         for cluster in clusters {
             let member = Member {
-                machine: Discovery::new(ClusterId::new(cluster).unwrap(), 0),
+                machine: Discovery::new(ClusterId::new(cluster).unwrap(), "uid".into(), 0),
                 runs: false,
                 api: Server::default(),
                 broker_cut: false,
@@ -237,7 +246,7 @@ impl World {
     fn start_with(&mut self, cluster: &str, lists: impl Fn(Kind) -> bool) {
         let broker = self.broker.listings();
         let member = self.members.get_mut(cluster).unwrap();
-        member.machine = Discovery::new(ClusterId::new(cluster).unwrap(), 1);
+        member.machine = Discovery::new(ClusterId::new(cluster).unwrap(), "uid".into(), 1);
         member.runs = true;
         member.inbox.push_back(Input::Wall(Wall::from_unix_secs(2_000)));
         for (_, kind) in member.machine.watches().iter().filter(|(api, kind)| *api == Api::Local && lists(*kind)) {
@@ -264,6 +273,11 @@ impl World {
             let event = self.member(cluster).api.put(object);
             self.show(cluster, event);
         }
+    }
+
+    /// The own API has nothing of this kind, and nobody is told.
+    pub(super) fn forget(&mut self, cluster: &str, kind: Kind) {
+        self.member(cluster).api.objects.retain(|key, _| key.kind != kind);
     }
 
     pub(super) fn delete(&mut self, cluster: &str, key: &Key) {
