@@ -16,6 +16,8 @@ use alloc::vec::Vec;
 struct View {
     /// What is believed to be there; without a version, the API does not show it.
     objects: Shelf,
+    /// What it shows instead, where that was announced in an earlier epoch than what is believed.
+    earlier: BTreeMap<Key, Object>,
     /// Keys of what was known before, and the running listing has not shown yet; `None` between listings.
     unmarked: Option<BTreeSet<Key>>,
     /// Of what the API shows, by whose it is; of kinds that a summary speaks for.
@@ -41,7 +43,11 @@ impl View {
         }
         let shown = Kept { object, version: Some(version) };
         let before = self.objects.get(key.into());
-        if before == Some(&shown) {
+        if before.is_some_and(|before| is_later(&before.object, &shown.object)) {
+            return self.show_earlier(key, shown);
+        }
+        let was_earlier = self.earlier.remove(key).is_some();
+        if before == Some(&shown) && !was_earlier {
             self.goes_on = true;
             return false;
         }
@@ -56,6 +62,18 @@ impl View {
         true
     }
 
+    /// What is of an earlier epoch comes out of a backup, or from one who was away for long: it is shown, and not believed.
+    fn show_earlier(&mut self, key: &Key, shown: Kept) -> bool {
+        let Some(believed) = self.objects.get_mut(key) else { return false };
+        if believed.version == shown.version && self.earlier.get(key) == Some(&shown.object) {
+            self.goes_on = true;
+            return false;
+        }
+        believed.version = shown.version;
+        self.earlier.insert(key.clone(), shown.object);
+        true
+    }
+
     /// Removes an object. True if there was one.
     fn remove(&mut self, key: &Key) -> bool {
         self.hide(key);
@@ -64,6 +82,7 @@ impl View {
 
     /// The API shows it no more. True if it did.
     fn hide(&mut self, key: &Key) -> bool {
+        self.earlier.remove(key);
         let kept = self.objects.get_mut(key);
         let was = kept.and_then(|kept| kept.version.take().map(|_| kept.object.cluster().cloned()));
         let hidden = was.is_some();
@@ -306,8 +325,11 @@ impl Index {
     /// One object and its version, if the API shows it.
     #[must_use]
     pub fn shown<'a>(&self, api: Api, key: impl Into<KeyRef<'a>>) -> Option<(&Object, &Version)> {
-        let Kept { object, version } = self.kept(api, key.into())?;
-        version.as_ref().map(|version| (object, version))
+        let key = key.into();
+        let Kept { object, version } = self.kept(api, key)?;
+        let earlier = &self.views.get(&(api, key.kind()))?.earlier;
+        let earlier = if earlier.is_empty() { None } else { earlier.get(&Key::from(key)) };
+        version.as_ref().map(|version| (earlier.unwrap_or(object), version))
     }
 
     /// Whether the API shows any object of a kind that is one of `these`.
@@ -372,13 +394,21 @@ impl Index {
 /// How long it is believed without being shown.
 impl Index {
     /// Believes that `object` is there, on other evidence than that the API has shown it; a complete listing that lacks
-    /// it makes it missing. Nothing changes if something is believed of its key. True if something did.
+    /// it makes it missing. Nothing changes if something is believed of its key, unless that is of an earlier epoch. True if
+    /// something did.
     pub fn presume(&mut self, api: Api, object: &Object, now: Instant) -> bool {
         let key = object.key();
         self.note_word(api, object);
         let view = self.view_mut(api, key.kind);
-        if view.objects.contains(&key) {
-            return false;
+        if let Some(believed) = view.objects.get_mut(&key) {
+            let is_news = is_later(object, &believed.object);
+            if is_news {
+                let shown = core::mem::replace(&mut believed.object, object.clone());
+                if believed.version.is_some() {
+                    view.earlier.entry(key).or_insert(shown);
+                }
+            }
+            return is_news;
         }
         view.objects.put(Kept { object: object.clone(), version: None });
         if let Some(unmarked) = &mut view.unmarked {
@@ -439,6 +469,12 @@ impl Index {
         let theirs: Vec<(Api, Key)> = missing.cloned().collect();
         theirs.iter().for_each(|missing| self.absences.renew(missing, now));
     }
+}
+
+/// Whether `one` was announced in a later epoch than the other.
+fn is_later(one: &Object, than: &Object) -> bool {
+    let epoch = |object: &Object| object.announced().map(|(_, epoch)| epoch);
+    epoch(than).is_some() && epoch(one) > epoch(than)
 }
 
 /// Whose word `object` is, and of what age: if it is one.

@@ -172,6 +172,7 @@ mod tests {
         act, at, broken, cluster, connects, fact, failed, fetched, probed, refused, scenario, secs, web,
     };
     use crate::{Act, When};
+    use tombolo_core::model::Protocol;
 
     fn watch(timeline: Vec<Act>, expect: Vec<Expectation>, facts: &[Fact]) -> Vec<String> {
         broken(&mut Converges::of(&scenario(timeline, expect)), facts, secs(60))
@@ -280,6 +281,19 @@ mod tests {
         let facts = [tried(50, failed("no answer"))];
         let expect = vec![connects(When::By(secs(10))), refused(When::During(secs(40), secs(50)))];
         assert_eq!(watch(vec![], expect, &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_port_that_not_all_who_answer_to_the_name_have_may_fail() {
+        let mut scene = scenario(vec![], vec![connects(When::By(secs(10)))]);
+        let other = |ports| Workload { cluster: cluster("west"), ports, ..scene.workloads[0].clone() };
+        let (like, unlike) = (other(scene.workloads[0].ports.clone()), other(vec![(1, Protocol::Tcp)]));
+        let failed =
+            |scene: &Scenario| broken(&mut Converges::of(scene), &[tried(50, failed("refused"))], secs(60)).len();
+        scene.workloads.push(like);
+        assert_eq!(failed(&scene), 1);
+        scene.workloads.push(unlike);
+        assert_eq!(failed(&scene), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! hour (`spec/failover.md` 11): then it does not watch.
 
 use super::{Invariant, Violation};
-use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER, CONVERGED_WITHIN};
+use crate::bounds::{ADDRESS_KNOWN_WITHIN, CALM_AFTER, CONVERGED_WITHIN, LEASE_TAKEN_WITHIN};
 use crate::membership::Membership;
 use crate::stillness::Stillness;
 use crate::trouble::Trouble;
@@ -43,6 +43,13 @@ impl NoFlap {
     /// Whether a gateway may yet have to find out under which address it is seen.
     fn renumbers(&self, at: Duration) -> bool {
         self.renumbered.iter().any(|changed| (*changed..*changed + ADDRESS_KNOWN_WITHIN).contains(&at))
+    }
+
+    /// When all should be still: where a lease had to be waited for in an API that lost it, whoever holds it then has yet to
+    /// find out what is gone.
+    fn calm_after(&self, at: Duration) -> Duration {
+        let longest = CALM_AFTER + LEASE_TAKEN_WITHIN;
+        if self.trouble.emptied_lately(at, longest) { longest } else { CALM_AFTER }
     }
 
     /// Whether it may be what daemons make of a change that a cluster itself made.
@@ -100,7 +107,7 @@ impl Invariant for NoFlap {
         let moved = self.moves(fact)?;
         let still = self.trouble.still_for(fact.at);
         let excused = self.lossy || self.trouble.apis_in_force() || self.renumbers(fact.at) || self.follows(fact.at);
-        if excused || still < CALM_AFTER {
+        if excused || still < self.calm_after(fact.at) {
             return None;
         }
         let text = format!("nothing was done for {}, yet {}: {moved}", crate::wording::seconds(still), fact.place);
@@ -116,7 +123,7 @@ impl Invariant for NoFlap {
         let renumbers = || self.renumbers(at).then(|| format!("less than {within} since a public address changed"));
         let within = crate::wording::brief(CONVERGED_WITHIN);
         let follows = || self.follows(at).then(|| format!("less than {within} since a cluster changed by itself"));
-        let lately = self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, CALM_AFTER));
+        let lately = self.trouble.says_of_apis().or_else(|| self.trouble.says_lately(at, self.calm_after(at)));
         lately.or_else(renumbers).or_else(follows)
     }
 
@@ -134,6 +141,14 @@ mod tests {
     use crate::{Act, ApiFault, ApiRef, Change};
 
     const A: &str = "west/gw-a gateway";
+
+    #[test]
+    fn where_an_api_lost_a_lease_all_is_still_that_much_later() {
+        let emptied = || vec![act(5, Verb::Api(ApiRef::Cluster(cluster("west")), ApiFault::RestartedEmpty))];
+        let moved = |at| fact(secs(at), A, path("east", 2, 2, 1));
+        assert_eq!(watch(emptied(), &[moved(46)]), [""; 0]);
+        assert_eq!(watch(emptied(), &[moved(48)]).len(), 1);
+    }
 
     fn watch(timeline: Vec<Act>, facts: &[Fact]) -> Vec<String> {
         broken(&mut NoFlap::of(&scenario(timeline, vec![])), facts, secs(90))

@@ -63,7 +63,8 @@ impl NoLeak {
         let none = BTreeMap::new();
         let before = if let Some(Object::Claims(before)) = before { &before.members } else { &none };
         let made = |id: &ClusterId, claim: &Claim| self.claims.get(id).is_some_and(|all| all.contains(claim));
-        let is_void = |id: &ClusterId, stood: &Claim| self.last.get(id).is_some_and(|last| last.as_ref() != Some(stood));
+        let is_void =
+            |id: &ClusterId, stood: &Claim| self.last.get(id).is_some_and(|last| last.as_ref() != Some(stood));
         let stands = |id: &ClusterId| before.get(id).filter(|stood| !is_void(id, stood)).cloned();
         let kept = |id: &ClusterId, claim: &Claim| stands(id).map_or_else(|| made(id, claim), |stood| stood == *claim);
         let others = now.members.iter().filter(|(id, claim)| *id != author && !kept(id, claim));
@@ -124,10 +125,10 @@ impl Invariant for NoLeak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Change;
     use crate::rehearsal::{
-        applied, broken, claims, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote,
+        act, applied, broken, claims, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote,
     };
+    use crate::{ApiFault, Change, Verb};
     use tombolo_core::model::SourceEndpoint;
 
     fn watch(facts: &[Fact]) -> Vec<String> {
@@ -162,20 +163,21 @@ mod tests {
     #[test]
     fn a_member_claims_for_itself_and_gives_back_what_a_broker_lost() {
         let (west, east) = (("west", "10.1.0.0/16"), ("east", "10.2.0.0/16"));
-        let by = |by: &str, change, members: &[(&str, &str)]| {
-            fact(secs(1), "broker api", wrote(by, change, claims(members)))
+        let by = |at, by: &str, change, members: &[(&str, &str)]| {
+            fact(secs(at), "broker api", wrote(by, change, claims(members)))
         };
         let facts = [
-            by("west/gw-a gateway", Change::Created, &[west]),
-            by("east/gw-a gateway", Change::Replaced, &[west, east]),
+            by(1, "west/gw-a gateway", Change::Created, &[west]),
+            by(2, "east/gw-a gateway", Change::Replaced, &[west, east]),
             // The broker lost all.
-            by("east/gw-a gateway", Change::Created, &[west, east]),
-            by("west/gw-a gateway", Change::Replaced, &[east]),
+            by(4, "east/gw-a gateway", Change::Created, &[west, east]),
+            by(5, "west/gw-a gateway", Change::Replaced, &[east]),
             // It lost all again, and who writes first knows of nobody.
-            by("west/gw-a gateway", Change::Created, &[west]),
-            by("north/gw-a gateway", Change::Replaced, &[west, ("north", "10.3.0.0/16")]),
+            by(7, "west/gw-a gateway", Change::Created, &[west]),
+            by(8, "north/gw-a gateway", Change::Replaced, &[west, ("north", "10.3.0.0/16")]),
         ];
-        assert_eq!(watch(&facts), [""; 0]);
+        let timeline = [3, 6].map(|at| act(at, Verb::Api(ApiRef::Broker, ApiFault::RestartedEmpty))).to_vec();
+        assert_eq!(broken(&mut NoLeak::of(&scenario(timeline, vec![])), &facts, secs(60)), [""; 0]);
     }
 
     #[test]
@@ -194,6 +196,32 @@ mod tests {
             let whose = members.last().filter(|(id, _)| *id == "north").map_or("east", |(id, _)| *id);
             assert_eq!(seen, [format!("west/gw-a gateway changed the claim of {whose}")]);
         }
+    }
+
+    #[test]
+    fn a_claim_that_a_backup_brought_back_may_give_way_and_one_that_stands_may_not() {
+        let broker = |at, fault| act(at, Verb::Api(ApiRef::Broker, fault));
+        let timeline = vec![broker(5, ApiFault::BackedUp), broker(20, ApiFault::Restored)];
+        let (west, east, north) = (("west", "10.1.0.0/16"), ("east", "10.2.0.0/16"), ("north", "10.3.0.0/16"));
+        let by = |at, by: &str, members: &[(&str, &str)]| {
+            fact(secs(at), "broker api", wrote(by, Change::Replaced, claims(members)))
+        };
+        let facts = |last: &[(&str, &str)]| {
+            [
+                by(1, "west/gw-a gateway", &[west]),
+                by(2, "east/gw-a gateway", &[west, east]),
+                by(3, "north/gw-a gateway", &[west, east, north]),
+                by(10, "north/gw-a gateway", &[west, east]),
+                // All three are there again, though north has left.
+                by(21, "west/gw-a gateway", last),
+            ]
+        };
+        let watch = |last: &[(&str, &str)]| {
+            broken(&mut NoLeak::of(&scenario(timeline.clone(), vec![])), &facts(last), secs(60))
+        };
+        assert_eq!(watch(&[west, east]), [""; 0]);
+        assert_eq!(watch(&[west, east, north]), [""; 0]);
+        assert_eq!(watch(&[west]), ["west/gw-a gateway changed the claim of east"]);
     }
 
     #[test]

@@ -276,6 +276,9 @@ mod tests {
         ];
         let power_off = || vec![act(5, Verb::PowerOff(at("west/gw-a")))];
         assert_eq!(watch(power_off(), &facts), ["the east api still shows gw-a as the gateway of west, of epoch 5"]);
+        let mut nobody_there = facts.clone();
+        nobody_there.push(fact(secs(5), "east/gw-a", What::Power(false)));
+        assert_eq!(watch(power_off(), &nobody_there), [""; 0], "nobody is there who would take it away");
         facts.push(fact(secs(21), "east api", wrote(by, Change::Deleted, endpoint("west", "gw-a", 5))));
         assert_eq!(watch(power_off(), &facts), [""; 0]);
     }

@@ -113,7 +113,8 @@ impl Invariant for NoOverlap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearsal::{broken, claims, cluster, cluster_record, fact, scenario, secs, web_slice, wrote};
+    use crate::rehearsal::{act, broken, claims, cluster, cluster_record, fact, scenario, secs, web_slice, wrote};
+    use crate::{ApiFault, Verb};
 
     fn watch(facts: &[Fact]) -> Vec<String> {
         broken(&mut NoOverlap::of(&scenario(vec![], vec![])), facts, secs(60))
@@ -151,6 +152,26 @@ mod tests {
             wrote("east/gw-a gateway", Change::Created, cluster_record("east", "10.1.0.0/16", "10.102.0.0/16")),
         );
         assert_eq!(watch(&[shown("west", record()), gone, next]), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_backup_shows_of_a_cluster_that_has_left_holds_no_range() {
+        let record = |of: &str| cluster_record(of, "10.1.0.0/16", "10.101.0.0/16");
+        let by = |at, of: &str, change| {
+            fact(secs(at), "broker api", wrote(&format!("{of}/gw-a gateway"), change, record(of)))
+        };
+        let facts = [
+            by(1, "west", Change::Created),
+            by(11, "west", Change::Deleted),
+            // It is there again.
+            by(21, "east", Change::Created),
+        ];
+        let broker = |at, fault| act(at, Verb::Api(ApiRef::Broker, fault));
+        let (backup, restore) = (broker(5, ApiFault::BackedUp), broker(20, ApiFault::Restored));
+        let left = act(10, Verb::Leave(cluster("west")));
+        let seen = |timeline| broken(&mut NoOverlap::of(&scenario(timeline, vec![])), &facts, secs(60)).len();
+        assert_eq!(seen(vec![backup.clone(), left, restore.clone()]), 0);
+        assert_eq!(seen(vec![backup, restore]), 1, "nobody told it to leave");
     }
 
     #[test]

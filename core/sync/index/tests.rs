@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::{Epoch, Label, Wall};
 use crate::model::{ClusterRecord, ExportRecord, ExportSummary, Family, Offer, ServiceExport, ServiceKey, ServiceType};
+use alloc::string::ToString;
 use alloc::vec;
 use core::time::Duration;
 
@@ -121,7 +122,7 @@ fn what_is_presumed_is_missing_from_the_first_complete_listing_on() {
     assert!(index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
     assert_eq!(index.poll_timeout(), None, "before, its absence says nothing");
     list(&mut index, &["b"]);
-    assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 1)), "what is shown counts");
+    assert_eq!(index.get(Api::Broker, &key("b")), Some(&record("b", 7)), "a copy of a later epoch counts");
     assert!(!index.presume(Api::Broker, &record("b", 7), Instant::ZERO));
     assert_eq!(index.believe(at(ABSENCE), |_, _, _| true), vec![gone("a")]);
     assert!(index.presume(Api::Broker, &record("a", 7), at(LATER)));
@@ -306,4 +307,39 @@ fn what_was_listed_long_before_words_are_missed_stays_believed() {
     list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
     assert_eq!(index.watched(Api::Broker, WatchEvent::Lost(Kind::ExportSummary), at(LATER)), []);
     assert_eq!(believed(&index), [export("a", 3)]);
+}
+
+#[test]
+fn what_is_shown_of_an_earlier_epoch_is_written_over_and_not_believed() {
+    let mut index = listed(&[]);
+    watched(&mut index, applied("a", 7));
+    assert_eq!(watched(&mut index, applied("a", 6)), [key("a")]);
+    let both = |index: &Index| {
+        let shown =
+            index.shown(Api::Broker, &key("a")).map(|(object, version)| (object.clone(), version.0.to_string()));
+        (index.get(Api::Broker, &key("a")).cloned(), shown)
+    };
+    assert_eq!(both(&index), (Some(record("a", 7)), Some((record("a", 6), "6".into()))));
+    assert_eq!(watched(&mut index, applied("a", 6)), [], "that is no news");
+    assert_eq!(watched(&mut index, applied("a", 7)), [key("a")]);
+    assert_eq!(both(&index), (Some(record("a", 7)), Some((record("a", 7), "7".into()))));
+    watched(&mut index, applied("a", 6));
+    list(&mut index, &[]);
+    assert_eq!(both(&index), (Some(record("a", 7)), None), "and missing");
+    watched(&mut index, WatchEvent::Deleted(key("a")));
+    watched(&mut index, applied("a", 6));
+    assert_eq!(
+        both(&index),
+        (Some(record("a", 6)), Some((record("a", 6), "6".into()))),
+        "what has ended is no former one"
+    );
+}
+
+#[test]
+fn what_is_presumed_of_a_later_epoch_than_is_shown_is_believed() {
+    let mut index = listed(&["a"]);
+    assert!(index.presume(Api::Broker, &record("a", 7), Instant::ZERO));
+    assert_eq!(index.get(Api::Broker, &key("a")), Some(&record("a", 7)));
+    assert_eq!(index.shown(Api::Broker, &key("a")).map(|(object, _)| object), Some(&record("a", 1)));
+    assert!(!index.presume(Api::Broker, &record("a", 6), Instant::ZERO));
 }
