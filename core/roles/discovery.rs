@@ -144,11 +144,13 @@ impl Discovery {
         let (before, stood) = (self.complete(), (self.member, self.is_namesake()));
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
+        let lost = if let WatchEvent::Synced(kind) = event { self.writer.relisted(api, kind) } else { Vec::new() };
         let changed = self.index.watched(api, event, now);
         self.member |= self.is_announced();
         let word = if api == Api::Broker { Kind::ExportSummary } else { Kind::Cluster };
         self.index.hear_out(api, word, &self.cluster, &changed, now);
-        let mut touched: BTreeSet<ServiceKey> = changed.iter().flat_map(|key| self.services_of(key)).collect();
+        let mut touched: BTreeSet<ServiceKey> =
+            changed.iter().chain(&lost).flat_map(|key| self.services_of(key)).collect();
         if let Some(cluster) = claims {
             let theirs = self.index.objects(Api::Broker, Kind::SourceSlice);
             let theirs = theirs.filter(|(_, object)| object.cluster() == Some(&cluster));

@@ -405,6 +405,9 @@ impl Machine for Gateway {
                     // The holder knew that it is gone; or somebody wants a cluster forgotten that will not come back.
                     self.index.forget(Api::Broker, key);
                 }
+                if let WatchEvent::Synced(kind) = event {
+                    self.writer.relisted(api, kind);
+                }
                 let touched = self.index.watched(api, event, now);
                 if listed || !touched.is_empty() {
                     self.watched(api, &touched, now);

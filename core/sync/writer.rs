@@ -122,6 +122,23 @@ impl Writer {
         Some((api, key))
     }
 
+    /// A new listing of the kind is complete: it shows the writes that were done, or the API has lost them. Gives the keys of
+    /// those, which are to be judged anew.
+    pub fn relisted(&mut self, api: Api, kind: Kind) -> Vec<Key> {
+        let of_api = self.pending.get_mut(&api).into_iter();
+        let of_kind = of_api.flat_map(|of_api| of_api.range_mut(Key::new(kind, "", "")..));
+        let of_kind = of_kind.take_while(|(key, _)| key.kind == kind);
+        let mut done = Vec::new();
+        for (key, pending) in of_kind {
+            if let Stage::Settling { until } = pending.stage {
+                self.deadlines.remove(&(until, api, key.clone()));
+                pending.stage = Stage::Due;
+                done.push(key.clone());
+            }
+        }
+        done
+    }
+
     /// The next write to make.
     pub fn poll_write(&mut self) -> Option<(u64, Api, Write)> {
         let write = self.outbox.pop_front();
@@ -221,6 +238,22 @@ mod tests {
     fn want(writer: &mut Writer, wanted: Option<&Object>, index: &Index) -> Option<(u64, Api, Write)> {
         writer.want(API, &record(0).key(), wanted, index);
         writer.poll_write()
+    }
+
+    #[test]
+    fn a_write_that_a_new_listing_does_not_show_is_lost_and_made_again_at_once() {
+        let (mut writer, index) = (Writer::new(0), Index::default());
+        let (request, ..) = want(&mut writer, Some(&record(1)), &index).unwrap();
+        assert_eq!(writer.relisted(API, Kind::Cluster), [], "it may yet be done");
+        writer.written(request, &Ok(version("1")), at(0));
+        assert_eq!(want(&mut writer, Some(&record(1)), &index), None, "the view may be behind");
+        assert_eq!(
+            (writer.relisted(API, Kind::Endpoint), writer.relisted(Api::Local, Kind::Cluster)),
+            (vec![], vec![])
+        );
+        assert_eq!(writer.relisted(API, Kind::Cluster), [record(1).key()]);
+        assert!(want(&mut writer, Some(&record(1)), &index).is_some());
+        assert_eq!(writer.poll_timeout(), None);
     }
 
     #[test]
