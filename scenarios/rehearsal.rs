@@ -273,7 +273,7 @@ pub fn cluster_record(name: &str, pods: &str, services: &str) -> Object {
 pub fn claims(members: &[(&str, &str)]) -> Object {
     let claim = |(name, pods): &(&str, &str)| {
         let ranges = Ranges { pods: vec![pods.parse().unwrap()], ..Ranges::default() };
-        (cluster(name), Claim { identity: format!("uid of {name}"), ranges })
+        (cluster(name), Claim { identity: format!("uid of {name}"), ranges, epoch: Epoch(1) })
     };
     Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })
 }

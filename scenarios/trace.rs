@@ -325,7 +325,11 @@ fn candidates(o: &Candidates) -> String {
 
 fn claims(o: &Claims) -> String {
     let ranges = |claim: &Claim| list(claim.ranges.all().map(|(purpose, range)| format!("{range} for {purpose}")));
-    list(o.members.iter().map(|(cluster, claim)| format!("{cluster} ({}): {}", claim.identity, ranges(claim))))
+    list(
+        o.members.iter().map(|(cluster, claim)| {
+            format!("{cluster} ({}, epoch {}): {}", claim.identity, claim.epoch, ranges(claim))
+        }),
+    )
 }
 
 fn import(o: &Import) -> String {

@@ -1,7 +1,7 @@
 //! Whether a cluster may join, and with which global range.
 
 use super::overlap::{Conflict, conflicts, own_conflicts};
-use crate::base::{Cidr, ClusterId};
+use crate::base::{Cidr, ClusterId, Epoch};
 use crate::model::{Claim, Claims, Purpose, Ranges};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -39,6 +39,8 @@ pub struct Application {
     pub ranges: Ranges,
     /// The global range.
     pub global: GlobalWish,
+    /// The epoch of the gateway that asks.
+    pub epoch: Epoch,
 }
 
 /// A claim that may be written.
@@ -125,7 +127,7 @@ impl Claim {
     /// Whether it gives the applicant all that it would announce: then there is nothing to decide, and nothing to write.
     #[must_use]
     pub fn grants(&self, application: &Application) -> bool {
-        let Application { cluster: _, identity, ranges, global } = application;
+        let Application { cluster: _, identity, ranges, global, epoch: _ } = application;
         let within = |ranges: &[Cidr], claimed: &[Cidr]| ranges.iter().all(|r| claimed.iter().any(|c| c.covers(r)));
         let global = match global {
             GlobalWish::None => true,
@@ -149,7 +151,7 @@ pub fn admit(
     records: &BTreeMap<ClusterId, Ranges>,
     application: &Application,
 ) -> Result<Admitted, Refusal> {
-    let Application { cluster, identity, ranges, global } = application;
+    let Application { cluster, identity, ranges, global, epoch } = application;
     let before = claims.members.get(cluster);
     if let Some(before) = before.filter(|before| before.identity != *identity) {
         let (owner, applicant) = (before.identity.clone(), identity.clone());
@@ -181,7 +183,7 @@ pub fn admit(
     if !met.is_empty() {
         return Err(Refusal::Overlap(met));
     }
-    let claim = Claim { identity: identity.clone(), ranges };
+    let claim = Claim { identity: identity.clone(), ranges, epoch: *epoch };
     let mut claims = claims.clone();
     claims.members.insert(cluster.clone(), claim.clone());
     Ok(Admitted { claim, claims })

@@ -90,9 +90,8 @@ pub struct Grounds {
     pub claims: Claims,
     /// What clusters announce.
     pub records: BTreeMap<ClusterId, Ranges>,
-    /// The claims of those who ever left, as they were when their notes were there: none, or a later one. A broker that lacks
-    /// the note has of them what was before.
-    pub since_left: BTreeMap<ClusterId, Option<Claim>>,
+    /// The latest claim that was seen of each. Where the broker has one of before a cluster left, it gets this instead.
+    pub latest: BTreeMap<ClusterId, Claim>,
 }
 
 /// What the conversation is about.
@@ -169,20 +168,19 @@ impl Claiming {
         grounds: Grounds,
         now: Instant,
     ) {
-        let Grounds { claims: lost, records, since_left } = grounds;
+        let Grounds { claims: lost, records, latest } = grounds;
         let noted = lost.left.clone();
         let (read, expected) = found.map_or((lost, None), |(claims, version)| (claims, Some(version)));
         let mut claims = read.clone();
-        for (cluster, claim) in since_left {
-            if noted.get(&cluster).is_some_and(|epoch| !read.is_of_before_it_left(&cluster, *epoch)) {
-                claims.members.remove(&cluster);
-                claims.members.extend(claim.map(|claim| (cluster, claim)));
-            }
+        claims.note_left(&noted);
+        for cluster in claims.void() {
+            claims.members.remove(&cluster);
+            let later = latest.get(&cluster).filter(|later| !claims.is_of_before_it_left(&cluster, later.epoch));
+            claims.members.extend(later.map(|later| (cluster, later.clone())));
         }
         match admit(&claims, &records, application) {
             Err(refusal) => self.refused(&refusal),
-            Ok(mut admitted) => {
-                admitted.claims.note_left(&noted);
+            Ok(admitted) => {
                 if admitted.claims == read && expected.is_some() {
                     self.over(Outcome::Claimed(admitted.claim));
                 } else {

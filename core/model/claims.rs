@@ -15,6 +15,8 @@ pub struct Claim {
     pub identity: String,
     /// What it uses.
     pub ranges: Ranges,
+    /// In which epoch of its gateways it was made: what is of before a cluster left is void.
+    pub epoch: Epoch,
 }
 
 /// What all members have claimed.
@@ -32,6 +34,13 @@ impl Claims {
     #[must_use]
     pub fn is_of_before_it_left(&self, cluster: &ClusterId, epoch: Epoch) -> bool {
         self.left.get(cluster).is_some_and(|last| epoch <= *last)
+    }
+
+    /// Those who have a claim, though they left after they had made it: it comes out of a backup, and is void.
+    #[must_use]
+    pub fn void(&self) -> Vec<ClusterId> {
+        let is_void = |(id, claim): &(&ClusterId, &Claim)| self.is_of_before_it_left(id, claim.epoch);
+        self.members.iter().filter(is_void).map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether another cluster has joined under this id than the one of that identity.

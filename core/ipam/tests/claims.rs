@@ -17,7 +17,7 @@ const CLUSTERSET: &str = "242.0.0.0/8";
 fn application(name: &str, global: GlobalWish) -> Application {
     // All have the same pods and services: that is what global addresses are for.
     let ranges = ranges(&["10.1.0.0/16"], &["10.101.0.0/16"]);
-    Application { cluster: cluster(name), identity: format!("uid of {name}"), ranges, global }
+    Application { cluster: cluster(name), identity: format!("uid of {name}"), ranges, global, epoch: Epoch(5) }
 }
 
 fn any_of(within: &str, size: u64) -> GlobalWish {
@@ -254,7 +254,7 @@ fn a_broker_that_forbids_the_write_ends_it_with_its_reason() {
 fn released(members: &[&Application], who: &Application) -> (Vec<Output>, Claims) {
     let mut claims = Claims::default();
     for (number, member) in members.iter().enumerate() {
-        let claim = Claim { identity: member.identity.clone(), ranges: Ranges::default() };
+        let claim = Claim { identity: member.identity.clone(), ranges: Ranges::default(), epoch: Epoch(5) };
         claims.members.insert(member.cluster.clone(), claim);
         assert_eq!(claims.members.len(), number + 1);
     }
@@ -308,8 +308,10 @@ fn a_note_is_left_though_the_broker_has_lost_the_claim() {
 #[test]
 fn of_who_left_an_old_claim_that_came_back_is_void_and_a_later_one_is_put_back() {
     let [east, west] = ["east", "west"].map(|name| application(name, GlobalWish::None));
-    let claim = |who: &Application| Claim { identity: who.identity.clone(), ranges: who.ranges.clone() };
-    let later = Claim { identity: "of later".into(), ranges: ranges(&["10.7.0.0/16"], &["10.107.0.0/16"]) };
+    let claim =
+        |who: &Application| Claim { identity: who.identity.clone(), ranges: who.ranges.clone(), epoch: who.epoch };
+    let (identity, epoch) = ("of later".into(), Epoch(8));
+    let later = Claim { identity, ranges: ranges(&["10.7.0.0/16"], &["10.107.0.0/16"]), epoch };
     for since in [None, Some(later)] {
         let mut broker = Broker::new();
         // An old backup: east has a claim, and no note. West wants to have the same.
@@ -317,8 +319,8 @@ fn of_who_left_an_old_claim_that_came_back_is_void_and_a_later_one_is_put_back()
         broker.0.create((), old.clone()).unwrap();
         let mut claims = old;
         claims.note_left(&[(east.cluster.clone(), Epoch(7))].into());
-        let since_left = [(east.cluster.clone(), since.clone())].into();
-        let grounds = Grounds { claims, since_left, ..Grounds::default() };
+        let latest = since.iter().map(|later| (east.cluster.clone(), later.clone())).collect();
+        let grounds = Grounds { claims, latest, ..Grounds::default() };
         let mut claiming = Claiming::new(west.clone(), grounds, 1, Instant::ZERO);
         let mut said = vec![];
         while let Some(output) = claiming.poll_output() {
@@ -332,6 +334,27 @@ fn of_who_left_an_old_claim_that_came_back_is_void_and_a_later_one_is_put_back()
         assert_eq!(claims.members.get(&east.cluster), since.as_ref());
         assert!(claims.is_of_before_it_left(&east.cluster, Epoch(7)));
     }
+}
+
+#[test]
+fn a_claim_of_one_who_joined_again_at_a_broker_that_lost_its_note_stands() {
+    let (east, west) = (application("east", GlobalWish::None), application("west", GlobalWish::None));
+    let east = Application { ranges: ranges(&["10.7.0.0/16"], &["10.107.0.0/16"]), epoch: Epoch(8), ..east };
+    let mut broker = Broker::new();
+    let claim = Claim { identity: east.identity.clone(), ranges: east.ranges.clone(), epoch: east.epoch };
+    broker.0.create((), Claims { members: [(east.cluster.clone(), claim)].into(), ..Claims::default() }).unwrap();
+    let mut lost = Claims::default();
+    lost.note_left(&[(east.cluster.clone(), Epoch(7))].into());
+    let grounds = Grounds { claims: lost, ..Grounds::default() };
+    let mut claiming = Claiming::new(west.clone(), grounds, 1, Instant::ZERO);
+    while let Some(output) = claiming.poll_output() {
+        if let Some(answer) = broker.answer(&output) {
+            claiming.handle(answer, Instant::ZERO);
+        }
+    }
+    let claims = broker.claims();
+    assert_eq!(claims.members.keys().collect::<Vec<_>>(), [&east.cluster, &west.cluster]);
+    assert!(claims.is_of_before_it_left(&east.cluster, Epoch(7)) && claims.void().is_empty());
 }
 
 struct AnyBroker(Broker);

@@ -46,8 +46,8 @@ pub(super) struct Joining {
     told: Option<Event>,
     /// The notes of clusters that left, as far as they were ever seen: a broker that got old data back lacks some.
     notes: BTreeMap<ClusterId, Epoch>,
-    /// Their claims when their notes were seen last: none, or those of clusters that joined again.
-    since_left: BTreeMap<ClusterId, Option<Claim>>,
+    /// The latest claim that was seen of each cluster.
+    latest: BTreeMap<ClusterId, Claim>,
 }
 
 impl Joining {
@@ -61,7 +61,7 @@ impl Joining {
             claimed: false,
             told: None,
             notes: BTreeMap::new(),
-            since_left: BTreeMap::new(),
+            latest: BTreeMap::new(),
         }
     }
 
@@ -111,23 +111,29 @@ impl Gateway {
         let gateways = nodes(&self.index).into_values().filter(|node| node.gateway);
         let nodes = gateways.flat_map(|node| node.addresses.iter().copied()).collect();
         let ranges = Ranges { pods, services, nodes, ..Ranges::default() };
-        Application { cluster, identity: self.joining.identity.clone(), ranges, global: GlobalWish::None }
+        let epoch = self.term.unwrap_or_default();
+        Application { cluster, identity: self.joining.identity.clone(), ranges, global: GlobalWish::None, epoch }
     }
 
     /// Whether the broker shows a claim of this cluster's for all that it would announce.
     fn claim_is_shown(&self) -> bool {
-        let claim = claims(&self.index).and_then(|claims| claims.members.get(&self.node.config().cluster));
-        claim.is_some_and(|claim| claim.grants(&self.application()))
+        let own = &self.node.config().cluster;
+        let claim = claims(&self.index).and_then(|claims| claims.members.get(own));
+        let left = self.joining.notes.get(own).copied();
+        claim.is_some_and(|claim| Some(claim.epoch) > left && claim.grants(&self.application()))
     }
 
-    /// Takes note of who left, for ever.
+    /// Takes note of who left, for ever, and of the latest claims.
     pub(super) fn see_notes(&mut self) {
         let Some(shown) = claims(&self.index) else { return };
         for (cluster, epoch) in &shown.left {
             let known = self.joining.notes.entry(cluster.clone()).or_default();
-            if *epoch >= *known {
-                *known = *epoch;
-                self.joining.since_left.insert(cluster.clone(), shown.members.get(cluster).cloned());
+            *known = (*epoch).max(*known);
+        }
+        for (cluster, claim) in &shown.members {
+            let latest = self.joining.latest.entry(cluster.clone()).or_insert_with(|| claim.clone());
+            if claim.epoch >= latest.epoch {
+                *latest = claim.clone();
             }
         }
     }
@@ -232,7 +238,7 @@ impl Gateway {
         let claims = self.index.objects(Api::Broker, Kind::Claims).find_map(|(_, object)| as_claims(object));
         let mut claims = claims.cloned().unwrap_or_default();
         claims.note_left(&self.joining.notes);
-        Grounds { claims, records, since_left: self.joining.since_left.clone() }
+        Grounds { claims, records, latest: self.joining.latest.clone() }
     }
 
     /// A request of the conversation was answered.

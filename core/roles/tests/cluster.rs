@@ -165,7 +165,7 @@ pub fn claims(members: &[(&str, &str, &str, &str)]) -> Object {
     let claim = |(name, identity, pods, services): &(&str, &str, &str, &str)| {
         let (pods, services) = (vec![pods.parse().unwrap()], vec![services.parse().unwrap()]);
         let ranges = Ranges { pods, services, ..Ranges::default() };
-        (cluster(name), Claim { identity: (*identity).into(), ranges })
+        (cluster(name), Claim { identity: (*identity).into(), ranges, epoch: Epoch(1) })
     };
     Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })
 }

@@ -96,6 +96,7 @@ struct LeftSpec {
 struct ClaimSpec {
     cluster: String,
     identity: String,
+    epoch: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pods: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -120,7 +121,7 @@ pub fn read_claims(value: &Value) -> Result<Claims, ConvertError> {
             overlay: parse_all(&field("overlay"), &claim.overlay)?,
             nodes: parse_all(&field("nodes"), &claim.nodes)?,
         };
-        let read = Claim { identity: claim.identity.clone(), ranges };
+        let read = Claim { identity: claim.identity.clone(), ranges, epoch: Epoch(claim.epoch) };
         if members.insert(parse(field("cluster"), &claim.cluster)?, read).is_some() {
             return Err(ConvertError::bad(field("cluster"), &claim.cluster, "given twice"));
         }
@@ -139,6 +140,7 @@ pub fn write_claims(claims: &Claims) -> Value {
     let member = |(cluster, claim): (&ClusterId, &Claim)| ClaimSpec {
         cluster: cluster.to_string(),
         identity: claim.identity.clone(),
+        epoch: claim.epoch.0,
         pods: texts(&claim.ranges.pods),
         services: texts(&claim.ranges.services),
         global: texts(&claim.ranges.global),

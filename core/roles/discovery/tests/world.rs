@@ -108,7 +108,7 @@ pub(super) fn summary_of(cluster: &str, generation: u64, objects: &[Object]) -> 
 /// That clusters of these identities have joined under these ids.
 pub(super) fn claimed(members: &[(&str, &str)]) -> Object {
     let claim = |(cluster, identity): &(&str, &str)| {
-        let claim = Claim { identity: (*identity).into(), ranges: Ranges::default() };
+        let claim = Claim { identity: (*identity).into(), ranges: Ranges::default(), epoch: Epoch(1) };
         (ClusterId::new(cluster).unwrap(), claim)
     };
     Object::from(Claims { members: members.iter().map(claim).collect(), ..Claims::default() })

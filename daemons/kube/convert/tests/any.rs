@@ -260,7 +260,8 @@ pub(super) fn claims() -> impl Strategy<Value = Claims> {
     let ranges = || vec(range(), 0..3);
     let ranges = (ranges(), ranges(), ranges(), ranges(), vec(address(), 0..3))
         .prop_map(|(pods, services, global, overlay, nodes)| Ranges { pods, services, global, overlay, nodes });
-    let claim = ("[0-9a-f-]{0,36}", ranges).prop_map(|(identity, ranges)| Claim { identity, ranges });
+    let claim = ("[0-9a-f-]{0,36}", ranges, any::<u64>().prop_map(Epoch));
+    let claim = claim.prop_map(|(identity, ranges, epoch)| Claim { identity, ranges, epoch });
     let left = btree_map(cluster(), any::<u64>().prop_map(Epoch), 0..3);
     (btree_map(cluster(), claim, 0..4), left).prop_map(|(members, left)| Claims { members, left })
 }
