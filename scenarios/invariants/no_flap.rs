@@ -21,6 +21,8 @@ pub(super) struct NoFlap {
     membership: Membership,
     stillness: Stillness,
     lossy: bool,
+    /// Some are behind NAT boxes.
+    boxes: bool,
     /// When NAT boxes get other addresses.
     renumbered: Vec<Duration>,
     /// When the clusters themselves last changed something that is theirs, as when pods of a dead node are found unready.
@@ -35,6 +37,7 @@ impl NoFlap {
             membership: Membership::of(scenario),
             stillness: Stillness::default(),
             lossy: scenario.links.lose_packets(),
+            boxes: scenario.clusters.values().any(|cluster| cluster.nat.is_some()),
             renumbered: changes.map(|act| act.at).collect(),
             stirred: None,
         }
@@ -50,6 +53,13 @@ impl NoFlap {
     fn calm_after(&self, at: Duration) -> Duration {
         let longest = CALM_AFTER + LEASE_TAKEN_WITHIN;
         if self.trouble.emptied_lately(at, longest) { longest } else { CALM_AFTER }
+    }
+
+    /// Whether it is another address that is dialled: that a gateway behind a NAT box answers no more shows when it is tested
+    /// again, which is as rare as looking up one's own.
+    fn redials(&self, fact: &Fact, still: Duration) -> bool {
+        let What::Applied { steps, .. } = &fact.what else { return false };
+        self.boxes && still < ADDRESS_KNOWN_WITHIN && steps.iter().all(|step| step.starts_with("~ peer "))
     }
 
     /// Whether it may be what daemons make of a change that a cluster itself made.
@@ -107,6 +117,7 @@ impl Invariant for NoFlap {
         let moved = self.moves(fact)?;
         let still = self.trouble.still_for(fact.at);
         let excused = self.lossy || self.trouble.apis_in_force() || self.renumbers(fact.at) || self.follows(fact.at);
+        let excused = excused || self.redials(fact, still);
         if excused || still < self.calm_after(fact.at) {
             return None;
         }
@@ -139,8 +150,21 @@ mod tests {
         act, applied, at, broken, cluster, elected, fact, gateway, lease, path, scenario, secs, wrote,
     };
     use crate::{Act, ApiFault, ApiRef, Change};
+    use tombolo_core::nat::boxes::{Behaviour, Dependence};
 
     const A: &str = "west/gw-a gateway";
+
+    #[test]
+    fn behind_a_nat_box_another_address_may_be_dialled_for_as_long_as_one_is_not_tested() {
+        let mut scene = scenario(vec![], vec![]);
+        let facts = |at, step: &str| [fact(secs(at), "west/gw-a", applied(&[step]))];
+        let seen = |scene: &Scenario, facts: &[Fact]| broken(&mut NoFlap::of(scene), facts, secs(90)).len();
+        let (peer, route) = ("~ peer b… at 198.18.1.1:4511", "~ route 10.2.0.0/16 dev tb-cable-1 table 7403");
+        assert_eq!(seen(&scene, &facts(60, peer)), 1);
+        let nat = Behaviour { mapping: Dependence::Nothing, filtering: Dependence::Nothing, keeps_ports: true };
+        scene.clusters.get_mut(&cluster("east")).unwrap().nat = Some(nat);
+        assert_eq!([(60, peer), (71, peer), (60, route)].map(|(at, step)| seen(&scene, &facts(at, step))), [0, 1, 1]);
+    }
 
     #[test]
     fn where_an_api_lost_a_lease_all_is_still_that_much_later() {

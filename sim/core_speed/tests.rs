@@ -49,6 +49,7 @@ impl Machine for Notes {
             Input::Watched(api, WatchEvent::Applied(object, _)) => self.note(format!("{api}: + {}", object.key())),
             Input::Watched(api, WatchEvent::Deleted(key)) => self.note(format!("{api}: - {key}")),
             Input::Watched(api, WatchEvent::Began(kind)) => self.note(format!("{api}: began {kind}")),
+            Input::Watched(api, WatchEvent::Lost(kind)) => self.note(format!("{api}: lost {kind}")),
             Input::Watched(api, WatchEvent::Synced(kind)) => self.note(format!("{api}: synced {kind}")),
             Input::Written(_, result) => self.note(match result {
                 Ok(_) => "written".into(),

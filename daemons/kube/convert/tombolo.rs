@@ -96,6 +96,7 @@ struct LeftSpec {
 struct ClaimSpec {
     cluster: String,
     identity: String,
+    #[serde(default)]
     epoch: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pods: Vec<String>,

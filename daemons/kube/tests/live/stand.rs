@@ -126,6 +126,7 @@ pub fn line(arrival: &Arrival) -> String {
         Arrival::Input(Input::Watched(_, WatchEvent::Applied(object, _))) => format!("applied {}", object.key()),
         Arrival::Input(Input::Watched(_, WatchEvent::Deleted(key))) => format!("deleted {key}"),
         Arrival::Input(Input::Watched(_, WatchEvent::Synced(kind))) => format!("synced {kind}"),
+        Arrival::Input(Input::Watched(_, WatchEvent::Lost(kind))) => format!("lost {kind}"),
         Arrival::Event(Event::Ignored { because }) => format!("told {because}"),
         Arrival::Input(_) | Arrival::Event(_) => panic!("{arrival:?}"),
     }
