@@ -139,6 +139,11 @@ impl Trouble {
         self.emptied.values().any(|at| now.saturating_sub(*at) <= within)
     }
 
+    /// When an API last got old data back.
+    pub(crate) const fn restored(&self) -> Option<Duration> {
+        self.restored
+    }
+
     /// Whether an API got old data back since then.
     pub(crate) fn restored_since(&self, at: Duration) -> bool {
         self.restored.is_some_and(|restored| restored >= at)

@@ -1,6 +1,7 @@
 //! What the acts so far have broken, and what would repair it: the bookkeeping that makes a timeline fair.
 
 use crate::{Act, ApiFault, Daemons, NodeRef, Scenario, Verb};
+use core::time::Duration;
 use std::collections::BTreeSet;
 use tombolo_core::base::ClusterId;
 use tombolo_core::model::ServiceKey;
@@ -129,6 +130,11 @@ impl Broken {
         }
     }
 
+    /// Whether nothing is broken that might keep a cluster from leaving.
+    fn lets_leave(&self) -> bool {
+        self.cures.iter().all(|cure| matches!(cure, Verb::Join(_) | Verb::Api(_, ApiFault::Restored)))
+    }
+
     fn is_off(&self, node: &NodeRef) -> bool {
         self.cures.iter().any(|cure| matches!(cure, Verb::PowerOn(at) if at == node))
     }
@@ -141,10 +147,22 @@ impl Broken {
     }
 }
 
-/// Drops the acts that change nothing. What is broken in the end, and exported.
+/// A cluster has left within this, if nothing is broken. To build it anew before is to lose it: then nobody is there any more
+/// who would take away what it has elsewhere.
+const LEFT_WITHIN: Duration = Duration::from_secs(20);
+
+/// Drops the acts that change nothing, and those that are not fair. What is broken in the end, and exported.
 pub(super) fn effective(scenario: &mut Scenario) -> Broken {
     let mut broken = Broken::of(scenario);
-    scenario.timeline.retain(|Act { verb, .. }| broken.act(verb));
+    let mut last = Duration::ZERO;
+    scenario.timeline.retain(|Act { at, verb }| {
+        let calm = *at >= last + LEFT_WITHIN && broken.lets_leave();
+        let kept = (calm || !matches!(verb, Verb::Rebuild(_))) && broken.act(verb);
+        if kept {
+            last = *at;
+        }
+        kept
+    });
     broken
 }
 
@@ -156,7 +174,7 @@ fn covers(all: Daemons, some: Daemons) -> bool {
 mod tests {
     use super::*;
     use crate::rehearsal::{act, at, cluster, scenario, web};
-    use crate::{ApiRef, Daemon, Side};
+    use crate::{ApiRef, Daemon, Rebuilt, Side};
 
     fn left(verbs: Vec<Verb>) -> (Vec<Verb>, Vec<Verb>) {
         let mut scenario = scenario((1..).zip(verbs).map(|(at, verb)| act(at, verb)).collect(), vec![]);
@@ -204,6 +222,25 @@ mod tests {
         assert_eq!(left(vec![api(ApiFault::Down), api(ApiFault::RestartedEmpty)]).1, []);
         assert_eq!(left(vec![api(ApiFault::Down), api(ApiFault::HistoryExpired)]).1, [healthy()]);
         assert_eq!(left(vec![api(ApiFault::HistoryExpired), healthy()]).0.len(), 1);
+    }
+
+    #[test]
+    fn a_cluster_is_built_anew_once_it_has_had_the_time_to_leave() {
+        let west = || cluster("west");
+        let rebuild = |at_s| {
+            let ranges = || "10.9.0.0/16".parse().unwrap();
+            act(at_s, Verb::Rebuild(Rebuilt { cluster: west(), pods: ranges(), services: ranges() }))
+        };
+        let kept = |timeline: Vec<Act>| {
+            let mut scenario = scenario(timeline, vec![]);
+            effective(&mut scenario);
+            scenario.timeline.iter().any(|act| matches!(act.verb, Verb::Rebuild(_)))
+        };
+        let leave = || act(10, Verb::Leave(west()));
+        assert!(kept(vec![leave(), rebuild(30)]));
+        assert!(!kept(vec![leave(), rebuild(29)]));
+        assert!(!kept(vec![rebuild(30)]), "it has not left");
+        assert!(!kept(vec![act(5, Verb::Api(ApiRef::Broker, ApiFault::Down)), leave(), rebuild(30)]));
     }
 
     #[test]

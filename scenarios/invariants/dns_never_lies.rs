@@ -48,6 +48,8 @@ pub(super) struct DnsNeverLies {
     resolved: BTreeMap<(ClusterId, ServiceKey), BTreeMap<ClusterId, Duration>>,
     /// Since when all gateways of the first cluster, of which one is active, say that the second is lost.
     lost: BTreeMap<(ClusterId, ClusterId), Duration>,
+    /// When an API last got old data back.
+    restored: Option<Duration>,
 }
 
 impl DnsNeverLies {
@@ -64,6 +66,7 @@ impl DnsNeverLies {
             imported: BTreeMap::new(),
             resolved: BTreeMap::new(),
             lost: BTreeMap::new(),
+            restored: None,
         }
     }
 }
@@ -82,6 +85,12 @@ impl Invariant for DnsNeverLies {
         self.mirror.watch(fact);
         self.addresses.watch(fact);
         self.note(fact);
+        if self.restored != self.trouble.restored() {
+            self.restored = self.trouble.restored();
+            // What cards say is what they said once.
+            let all: BTreeSet<ClusterId> = self.lost.keys().map(|(of, _)| of.clone()).collect();
+            all.iter().for_each(|cluster| self.note_lost(cluster, fact.at));
+        }
         let What::Probed { id, began, outcome } = &fact.what else { return None };
         let stream = self.streams.get(stream_of_probe(*id))?;
         let name = stream.name()?;
@@ -502,6 +511,20 @@ mod tests {
             watch(vec![], &facts),
             ["west was told 10.102.0.10 for web.shop.svc.clusterset.local, and its path there is lost since 20.000s"]
         );
+    }
+
+    #[test]
+    fn a_card_that_a_backup_brought_back_says_nothing_of_a_lost_path() {
+        let card = |reach| gateway("gw-b", Some(1), &[("east", reach)]);
+        let says = |at, change, reach| fact(secs(at), "west api", wrote("west/gw-b gateway", change, card(reach)));
+        let west = |at, fault| act(at, Verb::Api(ApiRef::Cluster(cluster("west")), fault));
+        let timeline = || vec![west(8, ApiFault::BackedUp), west(22, ApiFault::Restored)];
+        let mut facts = working();
+        facts.push(says(6, Change::Created, Reach::Connected));
+        facts.push(says(10, Change::Replaced, Reach::Lost));
+        facts.push(asked(55, "NOERROR", &[WEB_IP]));
+        assert_eq!(watch(timeline(), &facts), [""; 0]);
+        assert_eq!(watch(vec![], &facts).len(), 1);
     }
 
     #[test]

@@ -222,6 +222,11 @@ impl ApiServer {
         self.batch((connection.0, connection.1))
     }
 
+    /// Whether it serves this connection of a watch.
+    pub(super) fn holds(&self, (client, watch, session): Connection) -> bool {
+        self.watchers.get(&(client, watch)).is_some_and(|watcher| watcher.session == session)
+    }
+
     /// The connection of a watch is gone.
     pub(super) fn hang_up(&mut self, connection: Connection) {
         if self.connection(connection).is_some() {

@@ -69,6 +69,11 @@ impl CoreSpeed {
         }
     }
 
+    fn is_held(&self, client: Client, watch: usize, session: u64, space: Api) -> bool {
+        let server = self.api_of(client.process, space).and_then(|api| self.apis.get(api));
+        server.is_some_and(|server| server.holds((client, watch, session)))
+    }
+
     fn ask(&mut self, client: Client, space: Api, ask: Ask) {
         let Some(api) = self.api_of(client.process, space) else { return };
         let (Some(process), Some(server)) = (self.processes.get(client.process.0), self.apis.get(api)) else { return };
@@ -312,9 +317,12 @@ impl CoreSpeed {
         if known.due != now {
             return;
         }
-        match known.phase {
-            Phase::Waiting | Phase::Open => self.connect(client, watch),
-            Phase::Asking => self.watch_failed(client, watch),
+        let (space, session, phase) = (known.api, known.session, known.phase);
+        match phase {
+            Phase::Waiting => self.connect(client, watch),
+            // Its time is over, and it goes on from there; unless the server knows nothing of it any more.
+            Phase::Open if self.is_held(client, watch, session, space) => self.connect(client, watch),
+            Phase::Open | Phase::Asking => self.watch_failed(client, watch),
         }
     }
 }
