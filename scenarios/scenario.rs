@@ -79,7 +79,7 @@ pub struct Links {
 
 impl Scenario {
     /// The pod and service ranges that a cluster ever has, and from when on, in order of time.
-    pub(crate) fn ranges_of<'a>(&'a self, cluster: &'a ClusterId) -> impl Iterator<Item = (Duration, [Cidr; 2])> + 'a {
+    pub fn ranges_of<'a>(&'a self, cluster: &'a ClusterId) -> impl Iterator<Item = (Duration, [Cidr; 2])> + 'a {
         let first = self.clusters.get(cluster).map(|first| (Duration::ZERO, [first.pods, first.services]));
         let rebuilt = self.timeline.iter().filter_map(move |act| {
             let Verb::Rebuild(rebuilt) = &act.verb else { return None };

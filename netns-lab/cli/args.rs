@@ -46,6 +46,8 @@ pub(super) enum Command {
     },
     /// Play scenarios with real daemons, and print a verdict table for each
     Run(Run),
+    /// Play bursts of random faults, each with its cures and a quiet time after it, and see that nothing grows
+    Soak(Soak),
     /// End a lab, so that nothing of it is left. None up is no failure
     Down {
         /// Which [default: the one that is up]
@@ -212,6 +214,27 @@ pub(super) struct Run {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) output: Format,
     /// Keep here what the daemons say (.log), what they took (.record, for tombolo replay), and what happened (.trace)
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) record: Option<PathBuf>,
+    /// The program tombolo [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(super) program: Option<PathBuf>,
+}
+
+/// How to soak.
+#[derive(clap::Args, Debug)]
+pub(super) struct Soak {
+    /// Bursts begin for so long; each takes one minute to four, with its quiet time
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
+    pub(super) minutes: u64,
+    /// Draws the faults: tombolo-sim plays the same ones
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// table: for people; json: one document
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) output: Format,
+    /// Keep here the scenario, what the daemons say (.log) and what happened (.trace) [default: only the scenario, among
+    /// temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub(super) record: Option<PathBuf>,
     /// The program tombolo [default: the one beside this program]

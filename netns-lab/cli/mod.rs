@@ -83,6 +83,7 @@ fn obey(command: Command) -> Result<ExitCode> {
         }
         Command::Check => return check(),
         Command::Run(asked) => return run::run(&asked),
+        Command::Soak(asked) => return run::soak(asked),
         Command::Keep { file, name, seed, stay, play, record } => {
             let stay = match play {
                 Some(program) => Stay::Playing(Play { seed, program, record }),

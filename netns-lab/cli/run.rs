@@ -1,10 +1,10 @@
 //! `run`: plays each scenario in a lab of its own, one after the other, and tells what came of it.
 
-use super::args::{Format, Run};
+use super::args::{Format, Run, Soak};
 use super::{find_file, output};
 use crate::abilities;
 use crate::keeper::{self, Played, Stay};
-use crate::run::{Play, Stall};
+use crate::run::{Play, Stall, growth};
 use anyhow::{Context as _, Result, bail};
 use core::time::Duration;
 use std::fs;
@@ -51,6 +51,19 @@ pub(super) fn run(asked: &Run) -> Result<ExitCode> {
     })
 }
 
+/// Draws a long scenario, and plays it.
+pub(super) fn soak(asked: Soak) -> Result<ExitCode> {
+    let Soak { minutes, seed, output, record, program } = asked;
+    let scenario = tombolo_scenarios::fuzz::soak(seed, Duration::from_secs(minutes * 60));
+    let folder = record.as_deref().map_or_else(|| Ok(std::env::temp_dir()), folder)?;
+    let file = folder.join(format!("soak-{seed}.yaml"));
+    fs::write(&file, tombolo_scenarios::format::write(&scenario)).with_context(|| file.display().to_string())?;
+    let acts = scenario.timeline.len();
+    output::note(&format!("{acts} acts, in {}: tombolo-sim run plays them too", file.display()));
+    let files = vec![file];
+    run(&Run { files, seed, times: 1, against: None, trace: false, timeline: false, output, record, program })
+}
+
 fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
     let path = find_file(file)?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).context("the file has no name")?;
@@ -73,7 +86,9 @@ fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
     let against = against.map(|speed| simulate(&path, seed, speed)).transpose()?;
     let differs = against.as_ref().map(|report| differences(&played, report));
     tell(asked, &played, against.as_ref().zip(differs.as_deref()))?;
-    let holds = played.judgement != Judgement::Failed && differs.is_none_or(|differs| differs.is_empty());
+    let is_read = played.passed.as_ref().is_some_and(|passed| passed.clear > 0);
+    let differs = differs.is_some_and(|differs| !differs.is_empty());
+    let holds = played.judgement != Judgement::Failed && !differs && !is_read && growth(&played.looks).is_empty();
     Ok(if holds { Ending::Held } else { Ending::Failed })
 }
 
@@ -83,6 +98,9 @@ fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> 
         if let Some(fields) = value.as_object_mut() {
             fields.insert("judgement".into(), serde_json::to_value(played.judgement)?);
             fields.insert("stall_ms".into(), (played.stall.lasted.as_secs_f64() * 1000.0).into());
+            fields.insert("passed".into(), serde_json::to_value(&played.passed)?);
+            fields.insert("looks".into(), serde_json::to_value(&played.looks)?);
+            fields.insert("growth".into(), growth(&played.looks).into());
             if let Some((report, differs)) = against {
                 fields.insert("against".into(), report.stage.clone().into());
                 fields.insert("differs".into(), differs.into());
@@ -103,6 +121,17 @@ fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> 
         output::say(&format!(
             "  stall   for {lasted:.3}s until {at:.3}s the machine did not let the lab work: a gap then may be its own"
         ))?;
+    }
+    match &played.passed {
+        Some(passed) if passed.clear > 0 => output::say(&format!("  FAILED  {passed}"))?,
+        Some(passed) => output::say(&format!("  secret  {passed}"))?,
+        None if played.judgement == Judgement::Skipped => {}
+        None => output::say("  open    its cables do not encrypt: what passes between sites can be read")?,
+    }
+    if let [first, _, .., last] = played.looks.as_slice() {
+        output::say(&format!("  taken   {first}\n          {last}"))?;
+        let grown = growth(&played.looks);
+        grown.iter().try_for_each(|grown| output::say(&format!("  FAILED  {grown}")))?;
     }
     let Some((report, differs)) = against else { return Ok(()) };
     if differs.is_empty() {

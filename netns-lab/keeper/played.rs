@@ -1,8 +1,9 @@
 //! What came of a scenario, as a lab tells whoever started it.
 
-use crate::run::Stall;
+use crate::relay::Passed;
+use crate::run::{Look, Run, Stall};
 use serde::{Deserialize, Serialize};
-use tombolo_scenarios::{Judgement, Report, Scenario, timeline, trace};
+use tombolo_scenarios::{Judgement, Scenario, timeline, trace};
 
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -19,6 +20,10 @@ pub struct Played {
     pub timeline: String,
     /// How long the machine stood still.
     pub stall: Stall,
+    /// What passed between sites, unless the cables do not encrypt.
+    pub passed: Option<Passed>,
+    /// What the processes took in quiet times.
+    pub looks: Vec<Look>,
 }
 
 impl Played {
@@ -26,14 +31,16 @@ impl Played {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn of(scenario: &Scenario, report: &Report, stall: Stall) -> serde_json::Result<Self> {
+    pub(crate) fn of(scenario: &Scenario, Run { report, stall, passed, looks }: Run) -> serde_json::Result<Self> {
         Ok(Self {
             judgement: report.judgement(),
-            report: serde_json::to_value(report)?,
+            report: serde_json::to_value(&report)?,
             table: report.table(),
             trace: trace::text(scenario, &report.facts),
             timeline: timeline(scenario, &report.facts),
             stall,
+            passed,
+            looks,
         })
     }
 }

@@ -72,8 +72,8 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
                 let _ = std::io::stdin().read_to_end(&mut Vec::new());
                 std::process::exit(1);
             })?;
-            let (report, stall) = run::play(&scenario, &desk, &play)?;
-            say(&serde_json::to_string(&Played::of(&scenario, &report, stall)?)?)?;
+            let run = run::play(&scenario, &desk, &play)?;
+            say(&serde_json::to_string(&Played::of(&scenario, run)?)?)?;
         }
     }
     Ok(())

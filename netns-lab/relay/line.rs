@@ -7,7 +7,7 @@ use tombolo_core::base::Rng;
 use tombolo_scenarios::LinkSpec;
 
 /// Bytes of a header of Ethernet.
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 /// A frame that is out of order comes at most so much later than it would have.
 const HELD_BACK_MAX: Duration = Duration::from_millis(10);
 /// Frames on their way; what is more is lost, as where a queue is full.

@@ -4,17 +4,20 @@
 //! decides what becomes of each, and writes it at the other end when it is due.
 
 mod line;
+mod wire;
 
 pub use line::Quality;
+pub use wire::Passed;
+pub(crate) use wire::Wire;
 
-use line::Line;
+use line::{ETHERNET, Line};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 use tombolo_core::base::Rng;
@@ -31,21 +34,29 @@ const IDLE: Duration = Duration::from_secs(1);
 /// A link at work. Its threads end with the process.
 pub(crate) struct Relay {
     ways: [Arc<Mutex<Quality>>; 2],
+    /// Who is shown each frame.
+    wire: Arc<OnceLock<Arc<Wire>>>,
 }
 
 impl Relay {
     /// Joins two ends.
     pub(crate) fn start([a, b]: [Arc<SyncDevice>; 2], spec: LinkSpec, mut chance: Rng) -> io::Result<Self> {
         let ways = [(); 2].map(|()| Arc::new(Mutex::new(Quality::of(spec))));
+        let wire = Arc::<OnceLock<Arc<Wire>>>::default();
         for ((from, to), way) in [(a.clone(), b.clone()), (b, a)].into_iter().zip(&ways) {
-            let (line, way) = (Line::new(Rng::new(chance.bits())), way.clone());
+            let (line, way, wire) = (Line::new(Rng::new(chance.bits())), way.clone(), wire.clone());
             let work = move || {
                 // Where an end is gone, so is the lab.
-                let _ = carry(&from, &to, &way, line);
+                let _ = carry(&from, &to, &way, &wire, line);
             };
             Builder::new().name("relay".into()).spawn(work)?;
         }
-        Ok(Self { ways })
+        Ok(Self { ways, wire })
+    }
+
+    /// Shows each frame from now on, also those that are lost then: they were on the wire. At most one is shown them.
+    pub(crate) fn watch(&self, wire: &Arc<Wire>) {
+        let _ = self.wire.set(Arc::clone(wire));
     }
 
     /// How one of its ways is: 0 from the first end to the second, 1 back.
@@ -61,7 +72,13 @@ impl Relay {
     }
 }
 
-fn carry(from: &SyncDevice, to: &SyncDevice, way: &Mutex<Quality>, mut line: Line) -> io::Result<()> {
+fn carry(
+    from: &SyncDevice,
+    to: &SyncDevice,
+    way: &Mutex<Quality>,
+    wire: &OnceLock<Arc<Wire>>,
+    mut line: Line,
+) -> io::Result<()> {
     let began = Instant::now();
     let mut frame = vec![0; FRAME_MAX];
     loop {
@@ -69,7 +86,13 @@ fn carry(from: &SyncDevice, to: &SyncDevice, way: &Mutex<Quality>, mut line: Lin
         let quality = *way.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..BATCH {
             match from.recv(&mut frame) {
-                Ok(length) => line.take(began.elapsed(), frame.get(..length).unwrap_or_default(), &quality),
+                Ok(length) => {
+                    let frame = frame.get(..length).unwrap_or_default();
+                    if let Some(wire) = wire.get() {
+                        wire.see(frame);
+                    }
+                    line.take(began.elapsed(), frame, &quality);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }

@@ -15,6 +15,7 @@
 //! | `daemons` | the processes: how they are set up, started and killed |
 //! | `probes` | pods that ask |
 //! | `ground` | the verbs of a timeline |
+//! | `taken` | memory and open files of all processes |
 //!
 //! Time is the machine's. What a cluster does by itself (it gives silent nodes up, kube-proxy follows) is
 //! [`tombolo_scenarios::ground`]'s, as in the simulator.
@@ -25,8 +26,10 @@ mod chronicle;
 mod daemons;
 mod ground;
 mod probes;
+mod taken;
 
 use crate::keeper::Desk;
+use crate::relay::{Passed, Wire};
 use crate::topology::{PlaceName, place as place_of};
 use anyhow::{Context as _, Result};
 use canary::Canary;
@@ -39,8 +42,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+pub use taken::{Look, growth};
 use tombolo_core::base::{ClusterId, Rng};
-use tombolo_core::model::ServiceKey;
+use tombolo_core::model::{CableDriver, ServiceKey};
 use tombolo_scenarios::ground::{self as verbs, Judgement, Lifecycles, Outsiders};
 use tombolo_scenarios::layout::{HostId, Layout};
 use tombolo_scenarios::{
@@ -65,10 +69,28 @@ pub struct Play {
 ///
 /// # Errors
 /// Why it cannot begin.
-pub(crate) fn play(scenario: &Scenario, desk: &Arc<Mutex<Desk>>, play: &Play) -> Result<(Report, Stall)> {
+pub(crate) fn play(scenario: &Scenario, desk: &Arc<Mutex<Desk>>, play: &Play) -> Result<Run> {
+    // What a cable that does not encrypt carries is in the clear, and says so.
+    let inner = scenario.clusters.keys().flat_map(|id| scenario.ranges_of(id)).flat_map(|(_, ranges)| ranges);
+    let wire = (scenario.cable == CableDriver::Wireguard).then(|| Arc::new(Wire::new(inner.collect())));
+    if let Some(wire) = &wire {
+        desk.lock().unwrap_or_else(PoisonError::into_inner).lab().relays.iter().for_each(|relay| relay.watch(wire));
+    }
     let mut stage = LabStage::new(scenario, Arc::clone(desk), play)?;
     let report = tombolo_scenarios::run(scenario, &mut stage, &Options { seed: play.seed });
-    Ok((report, stage.canary.longest()))
+    stage.look_at_processes();
+    let LabStage { canary, looks, .. } = stage;
+    Ok(Run { report, stall: canary.longest(), passed: wire.map(|wire| wire.passed()), looks })
+}
+
+/// What came of it.
+pub(crate) struct Run {
+    pub(crate) report: Report,
+    pub(crate) stall: Stall,
+    /// What passed between sites, unless the cables do not encrypt.
+    pub(crate) passed: Option<Passed>,
+    /// What the processes took in quiet times.
+    pub(crate) looks: Vec<Look>,
 }
 
 /// What the lab itself is to do.
@@ -96,6 +118,9 @@ struct LabStage {
     /// Until when the lab was asked to run.
     reached: Duration,
     canary: Canary,
+    /// When something was done last.
+    stirred: Duration,
+    looks: Vec<Look>,
     due: BTreeMap<(Duration, u64), Due>,
     sequence: u64,
     posts: Vec<Post>,
@@ -120,6 +145,8 @@ impl LabStage {
             chronicle: Chronicle::default(),
             reached: Duration::ZERO,
             canary: Canary::start()?,
+            stirred: Duration::ZERO,
+            looks: Vec::new(),
             due: BTreeMap::new(),
             sequence: 0,
             posts: Vec::new(),
@@ -142,6 +169,15 @@ impl LabStage {
         stage.chronicle.begin();
         stage.place_daemons()?;
         Ok(stage)
+    }
+
+    /// Looks at what all processes take, if it has been quiet.
+    fn look_at_processes(&mut self) {
+        let now = self.chronicle.now();
+        if now.saturating_sub(self.stirred) >= taken::QUIET {
+            self.looks.push(taken::look(now));
+        }
+        self.stirred = now;
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -217,6 +253,7 @@ impl Stage for LabStage {
     }
 
     fn act(&mut self, fault: &Fault) -> Result<String, StageError> {
+        self.look_at_processes();
         let began = Instant::now();
         let done = verbs::act(self, fault);
         self.canary.note(began, Duration::ZERO);

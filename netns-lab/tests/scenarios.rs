@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[
     ("what_no_machine_can_do_is_skipped_with_the_reason", skipped),
     ("a_run_that_is_killed_leaves_nothing", killed),
     ("what_cannot_be_played_is_told", unusable),
+    ("cables_that_do_not_encrypt_say_so", open),
 ];
 
 /// What the tests of this page lack, if anything.
@@ -61,6 +62,12 @@ fn failover() {
     let gap = report["verdicts"][1]["measured_ms"].as_f64().unwrap();
     println!("longest outage when a gateway lost power: {gap:.0} ms");
     assert!(gap > 100.0, "nothing failed: {report:#}");
+    // All that left a site passed a relay.
+    let passed = &report["passed"];
+    assert_eq!((&passed["clear"], &passed["first"]), (&0.into(), &Value::Null), "{passed:#}");
+    for kind in ["sealed", "apis", "discovery"] {
+        assert!(passed[kind].as_u64().unwrap() > 10, "{kind}: {passed:#}");
+    }
     machine.is_as(&before);
 }
 
@@ -87,6 +94,16 @@ fn skipped() {
     let report = play(&machine, &text, &[]);
     assert_eq!(report["judgement"], "skipped");
     assert_eq!(report["skipped"], "needs clocks: all nodes have the machine's clock: play it in the simulator");
+}
+
+fn open() {
+    let machine = Machine::new();
+    let expect = "  - { by: 8s, connect: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\" } }\n";
+    let text = scenario("cable: vxlan\n", expect);
+    let output = machine.run(&["run", &machine.file("short", &text)]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("\n  open    its cables do not encrypt: what passes between sites can be read\n"), "{said}");
 }
 
 fn killed() {

@@ -96,7 +96,7 @@ impl Kind {
             Self::Broker => "a member that is the broker too, or own",
             Self::Api => "a cluster, or broker",
             Self::Range => "a range such as 10.1.0.0/16 or fd00::/64",
-            Self::Duration => "a number with a unit: 500ms, 20s, 1m30s, 2h",
+            Self::Duration => "a number with a unit, up to 720h: 500ms, 20s, 1m30s, 2h",
             Self::Window => "two moments: 20s..60s",
             Self::Port => "a port from 1 to 65535 and a protocol: 80/tcp or 53/udp",
             Self::Count => "a whole number",

@@ -204,7 +204,7 @@ fn workloads(ids: &[ClusterId], dice: &mut Dice) -> Vec<Workload> {
 }
 
 /// Faults and their cures in order of time; some may change nothing, and some may lack their cure.
-fn timeline(scenario: &Scenario, dice: &mut Dice) -> Vec<Act> {
+pub(super) fn timeline(scenario: &Scenario, dice: &mut Dice) -> Vec<Act> {
     let focus = dice.pick(&scenario.clusters.keys().cloned().collect::<Vec<_>>());
     let world = World { scenario, focus };
     let mut now = if dice.one_in(8) { dice.millis(500, 10_000) } else { dice.millis(15_000, 20_000) };
@@ -235,7 +235,7 @@ fn timeline(scenario: &Scenario, dice: &mut Dice) -> Vec<Act> {
 }
 
 /// Cures what is still broken, in any order.
-fn repair(scenario: &mut Scenario, broken: &Broken, dice: &mut Dice) {
+pub(super) fn repair(scenario: &mut Scenario, broken: &Broken, dice: &mut Dice) {
     let mut cures = broken.cures().to_vec();
     let mut at = scenario.timeline.last().map_or(Duration::ZERO, |act| act.at);
     at += dice.millis(500, 15_000);

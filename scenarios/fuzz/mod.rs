@@ -13,11 +13,13 @@ mod broken;
 mod disturb;
 mod draw;
 mod shrink;
+mod soak;
 #[cfg(test)]
 mod tests;
 
 pub use draw::draw;
 pub use shrink::{Shrunk, shrink};
+pub use soak::soak;
 
 use crate::wording::seconds;
 use crate::{Expectation, Judgement, Report, Scenario, format};
