@@ -11,6 +11,7 @@ use crate::stillness::Stillness;
 use crate::trouble::Trouble;
 use crate::{Fact, Place, Scenario, Verb, What, trace};
 use core::time::Duration;
+use tombolo_core::paths::timing::STAND_IN;
 use tombolo_core::roles::Event;
 
 const NAME: &str = "No flap";
@@ -49,10 +50,16 @@ impl NoFlap {
     }
 
     /// When all should be still: where a lease had to be waited for in an API that lost it, whoever holds it then has yet to
-    /// find out what is gone.
+    /// find out what is gone; and a cable that is silent stands in for others as long as it may still carry.
     fn calm_after(&self, at: Duration) -> Duration {
         let longest = CALM_AFTER + LEASE_TAKEN_WITHIN;
-        if self.trouble.emptied_lately(at, longest) { longest } else { CALM_AFTER }
+        if self.trouble.emptied_lately(at, longest) {
+            longest
+        } else if self.trouble.says_beyond_apis().is_some() {
+            CALM_AFTER.max(STAND_IN + CONVERGED_WITHIN)
+        } else {
+            CALM_AFTER
+        }
     }
 
     /// Whether it is another address that is dialled: that a gateway behind a NAT box answers no more shows when it is tested
@@ -164,6 +171,15 @@ mod tests {
         let nat = Behaviour { mapping: Dependence::Nothing, filtering: Dependence::Nothing, keeps_ports: true };
         scene.clusters.get_mut(&cluster("east")).unwrap().nat = Some(nat);
         assert_eq!([(60, peer), (71, peer), (60, route)].map(|(at, step)| seen(&scene, &facts(at, step))), [0, 1, 1]);
+    }
+
+    #[test]
+    fn while_a_node_is_cut_off_its_cables_stand_in_for_each_other() {
+        let side = |of: &str| crate::Side::Cluster(cluster(of));
+        let cut = || vec![act(5, Verb::Cut { from: side("west"), to: side("east"), one_way: false })];
+        let moved = |at| fact(secs(at), "west/gw-a", applied(&["~ route 10.2.0.0/16 dev tb-cable-2 table 7402"]));
+        assert_eq!(watch(cut(), &[moved(36)]), [""; 0]);
+        assert_eq!(watch(cut(), &[moved(46)]).len(), 1);
     }
 
     #[test]
