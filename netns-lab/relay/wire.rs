@@ -22,9 +22,8 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 /// Lengths of WireGuard's messages about a handshake, by their first byte; data is 4.
 const HANDSHAKES: [(u8, usize); 3] = [(1, 148), (2, 92), (3, 64)];
-/// Length of the shortest message with data: header and tag. Longer ones are padded.
+/// Length of the shortest message with data: header and tag. (Data is padded, but not beyond the MTU.)
 const DATA_MIN: usize = 32;
-const PADDED_TO: usize = 16;
 
 /// What passed between sites.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -111,7 +110,9 @@ impl Wire {
             (TCP, Some(ports)) if ports.contains(&API_PORT) => Seen::Api,
             (UDP, Some(_)) if content.get(8..).is_some_and(is_sealed) => Seen::Sealed,
             (UDP, Some(_)) if content.get(8..).is_some_and(is_of_discovery) => Seen::Discovery,
-            (_, Some([a, b])) => Seen::Clear(format!("{ends}, protocol {protocol}, ports {a} and {b}")),
+            (_, Some([a, b])) => {
+                Seen::Clear(format!("{ends}, protocol {protocol}, ports {a} and {b}, {} bytes", content.len()))
+            }
             (_, None) => Seen::Clear(format!("{ends}, protocol {protocol}")),
         }
     }
@@ -130,7 +131,7 @@ enum Seen {
 fn is_sealed(message: &[u8]) -> bool {
     let Some([kind, 0, 0, 0]) = message.get(..4) else { return false };
     let length = message.len();
-    HANDSHAKES.contains(&(*kind, length)) || *kind == 4 && length >= DATA_MIN && length.is_multiple_of(PADDED_TO)
+    HANDSHAKES.contains(&(*kind, length)) || *kind == 4 && length >= DATA_MIN
 }
 
 /// Whether these bytes are a question or an answer of NAT discovery, and name a cluster that sent them.
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_has_the_shape_of_wireguard_is_sealed_also_behind_nat() {
-        for (kind, length) in HANDSHAKES.into_iter().chain([(4, 32), (4, 112), (4, 1_424)]) {
+        for (kind, length) in HANDSHAKES.into_iter().chain([(4, 32), (4, 112), (4, 1_452)]) {
             let mut message = vec![7; length];
             message[..4].copy_from_slice(&[kind, 0, 0, 0]);
             assert_eq!(between(UDP, &udp([40_123, 4_511], &message)), Seen::Sealed, "{kind} of {length}");
