@@ -138,11 +138,11 @@ impl Index {
         }
         let speaker = if let WatchEvent::Applied(object, _) = &event { object.cluster().cloned() } else { None };
         let all_are_heard = matches!(event, WatchEvent::Synced(_));
-        let before = self.not_as_shown();
+        let was_of_past = self.clusters_with_a_former(Self::shows_the_past_of);
         let mut changed = self.show(api, event, now);
-        let after = self.not_as_shown();
-        changed.extend(before.symmetric_difference(&after).cloned());
         let of_past = self.clusters_with_a_former(Self::shows_the_past_of);
+        let turned = |of: &ClusterId| was_of_past.contains(of) != of_past.contains(of);
+        changed.extend(self.former.keys().filter(|(_, of)| turned(of)).map(|(key, _)| key.clone()));
         let is_confirmed = |of: &ClusterId| all_are_heard || speaker.as_ref() == Some(of);
         self.former.retain(|of| !is_confirmed(of) || of_past.contains(of));
         changed
@@ -152,11 +152,6 @@ impl Index {
     fn clusters_with_a_former(&self, such: impl Fn(&Self, &ClusterId) -> bool) -> BTreeSet<ClusterId> {
         let all: BTreeSet<&ClusterId> = self.former.keys().map(|(_, of)| of).collect();
         all.into_iter().filter(|of| such(self, of)).cloned().collect()
-    }
-
-    /// The keys of what the broker shows, or shows no more, in another way than it is believed to be.
-    fn not_as_shown(&self) -> BTreeSet<Key> {
-        self.former.keys().filter(|(_, of)| self.shows_the_past_of(of)).map(|(key, _)| key.clone()).collect()
     }
 
     fn show(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
@@ -174,7 +169,8 @@ impl Index {
             }
             WatchEvent::Deleted(key) => {
                 self.not_missing(api, &key);
-                self.newest.retain(|(of, kind, cluster), _| *of != api || word(*kind, cluster) != key);
+                self.newest
+                    .retain(|(of, kind, cluster), _| (*of, *kind, cluster.as_str()) != (api, key.kind, &*key.name));
                 self.former.remove(&key);
                 if self.view_mut(api, key.kind).remove(&key) { Vec::from([key]) } else { Vec::new() }
             }

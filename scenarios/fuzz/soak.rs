@@ -55,8 +55,14 @@ pub fn soak(seed: u64, length: Duration) -> Scenario {
 /// Faults and their cures, from the first one on, at the end of which all is as it was.
 fn burst(clusterset: &Scenario, dice: &mut Dice) -> Vec<Act> {
     let mut part = clusterset.clone();
-    part.timeline = timeline(&part, dice);
-    let broken = effective(&mut part);
+    let broken = loop {
+        part.timeline = timeline(&part, dice);
+        let broken = effective(&mut part);
+        // Chance may draw nothing but cures of what is whole.
+        if !part.timeline.is_empty() {
+            break broken;
+        }
+    };
     repair(&mut part, &broken, dice);
     let exported = Broken::of(clusterset);
     let lost = part.workloads.iter().filter(|workload| {

@@ -179,7 +179,7 @@ mod tests {
         let cut = || vec![act(5, Verb::Cut { from: side("west"), to: side("east"), one_way: false })];
         let moved = |at| fact(secs(at), "west/gw-a", applied(&["~ route 10.2.0.0/16 dev tb-cable-2 table 7402"]));
         assert_eq!(watch(cut(), &[moved(36)]), [""; 0]);
-        assert_eq!(watch(cut(), &[moved(46)]).len(), 1);
+        assert_eq!(watch(cut(), &[moved(51)]).len(), 1);
     }
 
     #[test]
