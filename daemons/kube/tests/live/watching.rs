@@ -45,7 +45,7 @@ async fn mark_and_sweep(gone: Gone) {
     stand.server.set_faults(Faults { erroring: true, ..Faults::default() });
     stand.server.delete("them", "submariner.io", "clusters", OWN, "b").unwrap();
     stand.server.expire_history();
-    assert_eq!(stand.lines(secs(20)).await, Vec::<String>::new(), "{gone:?}");
+    assert_eq!(stand.lines(secs(20)).await, ["lost Cluster"], "{gone:?}");
     stand.server.set_faults(Faults { gone, ..Faults::default() });
     let expected = ["began Cluster", "applied Cluster a", "synced Cluster"];
     assert_eq!(stand.lines(secs(70)).await, expected, "{gone:?}");
@@ -70,7 +70,8 @@ async fn an_open_watch_survives_expired_history() {
     stand.hand.watch(CLUSTERS);
     stand.lines(secs(1)).await;
     stand.server.expire_history();
-    assert_eq!(stand.lines(secs(5)).await, ["began Cluster", "applied Cluster a", "synced Cluster"]);
+    let again = ["lost Cluster", "began Cluster", "applied Cluster a", "synced Cluster"];
+    assert_eq!(stand.lines(secs(5)).await, again);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,10 +81,14 @@ async fn an_emptied_api_is_noticed_though_its_versions_begin_anew() {
     stand.hand.watch(CLUSTERS);
     stand.lines(secs(1)).await;
     stand.server.restart_empty(|spec, _| spec.kind == "Namespace");
-    assert_eq!(stand.lines(secs(15)).await, ["began Cluster", "synced Cluster"]);
+    assert_eq!(stand.lines(secs(15)).await, ["lost Cluster", "began Cluster", "synced Cluster"]);
     stand.server.put("them", cluster_json("b")).unwrap();
     assert_eq!(stand.lines(secs(1)).await, ["applied Cluster b"]);
 }
+
+/// What an old backup shows.
+const OLD: [&str; 5] =
+    ["began Cluster", "applied Cluster a", "applied Cluster b", "applied Cluster c", "synced Cluster"];
 
 /// One that saw `new` alone, in an API that may come back with a, b and c; there the version of `new` stands for a.
 async fn with_an_old_backup() -> (Stand, Backup) {
@@ -104,8 +109,7 @@ async fn an_api_that_ends_a_watch_early_is_listed_anew_for_its_versions_may_stan
     let (mut stand, backup) = with_an_old_backup().await;
     // Answered at once, from the version of `new`, it would show what came after `a` only.
     stand.server.restore(&backup, |spec, _| spec.kind == "Namespace");
-    let told = ["began Cluster", "applied Cluster a", "applied Cluster b", "applied Cluster c", "synced Cluster"];
-    assert_eq!(stand.lines(secs(15)).await, told);
+    assert_eq!(stand.lines(secs(15)).await, [&["lost Cluster"], OLD.as_slice()].concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,10 +117,9 @@ async fn an_api_that_came_back_with_an_old_store_is_seen_as_it_is_though_its_ver
     let (mut stand, backup) = with_an_old_backup().await;
     stand.server.set_faults(Faults { erroring: true, ..Faults::default() });
     stand.server.restore(&backup, |spec, _| spec.kind == "Namespace");
-    assert_eq!(stand.lines(secs(1)).await, Vec::<String>::new());
+    assert_eq!(stand.lines(secs(1)).await, ["lost Cluster"]);
     stand.server.set_faults(Faults::default());
-    let told = ["began Cluster", "applied Cluster a", "applied Cluster b", "applied Cluster c", "synced Cluster"];
-    assert_eq!(stand.lines(secs(15)).await, told);
+    assert_eq!(stand.lines(secs(15)).await, OLD);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +131,7 @@ async fn a_silent_api_withdraws_nothing_and_what_happened_meanwhile_is_seen() {
     stand.server.set_faults(Faults { silent: true, ..Faults::default() });
     stand.server.put("them", cluster_json("b")).unwrap();
     stand.server.delete("them", "submariner.io", "clusters", OWN, "a").unwrap();
-    assert_eq!(stand.lines(secs(600)).await, Vec::<String>::new());
+    assert_eq!(stand.lines(secs(600)).await, ["lost Cluster"], "and that once");
     stand.server.set_faults(Faults::default());
     assert_eq!(stand.lines(secs(60)).await, ["began Cluster", "applied Cluster b", "synced Cluster"]);
 }
@@ -200,7 +203,7 @@ async fn garbage_is_told_once_and_spoils_nothing_else() {
     let expected = [reason, "began Cluster", "applied Cluster a", "applied Cluster c", "synced Cluster"];
     assert_eq!(stand.lines(secs(100)).await, expected);
     stand.server.expire_history();
-    let again = ["began Cluster", "applied Cluster a", "applied Cluster c", "synced Cluster"];
+    let again = ["lost Cluster", "began Cluster", "applied Cluster a", "applied Cluster c", "synced Cluster"];
     assert_eq!(stand.lines(secs(5)).await, again);
     stand.server.put("them", cluster_json("b")).unwrap();
     assert_eq!(stand.lines(secs(1)).await, ["applied Cluster b"]);
