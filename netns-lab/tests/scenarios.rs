@@ -66,7 +66,7 @@ fn failover() {
     let passed = &report["passed"];
     assert_eq!((&passed["clear"], &passed["first"]), (&0.into(), &Value::Null), "{passed:#}");
     for kind in ["sealed", "apis", "discovery"] {
-        assert!(passed[kind].as_u64().unwrap() > 10, "{kind}: {passed:#}");
+        assert!(passed[kind].as_u64().unwrap() > 0, "{kind}: {passed:#}");
     }
     machine.is_as(&before);
 }
