@@ -141,12 +141,14 @@ impl Discovery {
 /// What arrives.
 impl Discovery {
     fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) {
-        let (before, stood) = (self.complete(), (self.member, self.is_namesake()));
+        let about_claims = event.kind() == Kind::Claims;
+        let whose_id = |discovery: &Self| about_claims && discovery.is_namesake();
+        let (before, stood) = (self.complete(), (self.member, whose_id(self)));
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
         let lost = if let WatchEvent::Synced(kind) = event { self.writer.relisted(api, kind) } else { Vec::new() };
         let changed = self.index.watched(api, event, now);
-        self.member |= self.is_announced();
+        self.member = self.member || self.is_announced();
         let word = if api == Api::Broker { Kind::ExportSummary } else { Kind::Cluster };
         self.index.hear_out(api, word, &self.cluster, &changed, now);
         let mut touched: BTreeSet<ServiceKey> =
@@ -166,7 +168,7 @@ impl Discovery {
             self.patient_until = Some(now + PATIENCE);
         }
         touched.extend(self.believe_absences(now));
-        if complete != before || (self.member, self.is_namesake()) != stood {
+        if complete != before || (self.member, whose_id(self)) != stood {
             touched.extend(self.services());
         }
         self.judge_all(touched);

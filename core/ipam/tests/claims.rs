@@ -263,14 +263,20 @@ fn released(members: &[&Application], who: &Application) -> (Vec<Output>, Claims
         broker.0.create((), claims).unwrap();
     }
     let mut release = Claiming::release(who.cluster.clone(), who.identity.clone(), Epoch(7), 1, Instant::ZERO);
+    let said = converse(&mut release, &mut broker);
+    (said, broker.claims())
+}
+
+/// To its end, at once. Gives what was said.
+fn converse(claiming: &mut Claiming, broker: &mut Broker) -> Vec<Output> {
     let mut said = vec![];
-    while let Some(output) = release.poll_output() {
+    while let Some(output) = claiming.poll_output() {
         if let Some(answer) = broker.answer(&output) {
-            release.handle(answer, Instant::ZERO);
+            claiming.handle(answer, Instant::ZERO);
         }
         said.push(output);
     }
-    (said, broker.claims())
+    said
 }
 
 #[test]
@@ -322,13 +328,7 @@ fn of_who_left_an_old_claim_that_came_back_is_void_and_a_later_one_is_put_back()
         let latest = since.iter().map(|later| (east.cluster.clone(), later.clone())).collect();
         let grounds = Grounds { claims, latest, ..Grounds::default() };
         let mut claiming = Claiming::new(west.clone(), grounds, 1, Instant::ZERO);
-        let mut said = vec![];
-        while let Some(output) = claiming.poll_output() {
-            if let Some(answer) = broker.answer(&output) {
-                claiming.handle(answer, Instant::ZERO);
-            }
-            said.push(output);
-        }
+        let said = converse(&mut claiming, &mut broker);
         assert_eq!(said.last(), Some(&Output::Done(Outcome::Claimed(claim(&west)))));
         let claims = broker.claims();
         assert_eq!(claims.members.get(&east.cluster), since.as_ref());
@@ -347,11 +347,7 @@ fn a_claim_of_one_who_joined_again_at_a_broker_that_lost_its_note_stands() {
     lost.note_left(&[(east.cluster.clone(), Epoch(7))].into());
     let grounds = Grounds { claims: lost, ..Grounds::default() };
     let mut claiming = Claiming::new(west.clone(), grounds, 1, Instant::ZERO);
-    while let Some(output) = claiming.poll_output() {
-        if let Some(answer) = broker.answer(&output) {
-            claiming.handle(answer, Instant::ZERO);
-        }
-    }
+    converse(&mut claiming, &mut broker);
     let claims = broker.claims();
     assert_eq!(claims.members.keys().collect::<Vec<_>>(), [&east.cluster, &west.cluster]);
     assert!(claims.is_of_before_it_left(&east.cluster, Epoch(7)) && claims.void().is_empty());
