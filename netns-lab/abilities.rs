@@ -129,7 +129,7 @@ fn version() -> Result<(), String> {
 }
 
 fn script(text: &'static str) -> Result<(), String> {
-    crate::nft::run(text).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+    crate::scripts::nft(text).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
 fn inside(attempt: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {

@@ -1,10 +1,10 @@
 //! A topology on the kernel.
 
-use crate::messages::{self, BRIDGE_NUMBER, CREATE, FIRST_PORT_NUMBER, UPLINK_NUMBER};
+use crate::messages::{self, BRIDGE_NUMBER, CREATE, FIRST_END_NUMBER, FIRST_PORT_NUMBER, UPLINK_NUMBER};
 use crate::process::Process;
 use crate::relay::Relay;
 use crate::topology::{Inside, PlaceName, SiteLink, Topology, cuts, nat};
-use crate::{nft, pods};
+use crate::{pods, scripts};
 use anyhow::{Context as _, Result, anyhow};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
@@ -63,8 +63,13 @@ impl Lab {
             lab.plug(name).with_context(|| format!("the links of {name}"))?;
         }
         for (index, link) in lab.topology.links.clone().into_iter().enumerate() {
-            let relay = lab.relay(&link, Rng::stream(seed, &format!("link {index}")));
-            lab.relays.push(relay.with_context(|| format!("the link of {} and {}", link.routers[0], link.routers[1]))?);
+            let of = || format!("the link of {} and {}", link.routers[0], link.routers[1]);
+            if link.is_plain {
+                lab.wire_up(&link).with_context(of)?;
+            } else {
+                let relay = lab.relay(&link, Rng::stream(seed, &format!("link {index}")));
+                lab.relays.push(relay.with_context(of)?);
+            }
         }
         lab.furnish_all(&all)?;
         lab.settle(&all)?;
@@ -204,7 +209,7 @@ impl Lab {
 
     /// Runs an nft script there.
     pub(crate) fn nft(&self, at: &PlaceName, script: String) -> Result<()> {
-        self.place(at)?.run(move || nft::run(&script))?.with_context(|| format!("rules of {at}"))
+        self.place(at)?.run(move || scripts::nft(&script))?.with_context(|| format!("rules of {at}"))
     }
 
     /// A NAT box changes, and all its mappings are forgotten. Gives its outside address.
@@ -291,6 +296,26 @@ impl Lab {
         Ok(Relay::start([open(a, to_b)?, open(b, to_a)?], link.spec, chance)?)
     }
 
+    fn wire_up(&mut self, link: &SiteLink) -> Result<()> {
+        // The two ends of a wire must differ in their numbers.
+        let made = u32::try_from(self.ends.len())?;
+        let numbers = [FIRST_END_NUMBER + made, FIRST_END_NUMBER + made + 1];
+        let ([a, b], ends, there) = (&link.routers, link.ends.clone(), self.place(&link.routers[1])?.namespace()?);
+        let raise = |number: u32| Channel::open(NETLINK_ROUTE)?.request(requests::raise_link(number), 0);
+        let make = move || -> Result<(), tombolo_linux::Fault> {
+            let [near, far] = &ends;
+            let wire = messages::wire([(numbers[0], near), (numbers[1], far)], &there);
+            Channel::open(NETLINK_ROUTE)?.request(wire, CREATE)?;
+            raise(numbers[0])
+        };
+        self.place(a)?.run(make)??;
+        self.place(b)?.run(move || raise(numbers[1]))??;
+        for ((at, end), number) in link.routers.iter().zip(&link.ends).zip(numbers) {
+            self.ends.insert((at.clone(), end.clone()), number);
+        }
+        Ok(())
+    }
+
     /// Addresses, routes, rules and whoever listens.
     fn furnish(&self, name: &PlaceName, inside: &Inside) -> Result<()> {
         if let PlaceName::Node(..) = name {
@@ -324,7 +349,7 @@ impl Lab {
                 channel.request(requests::raise_link(UPLINK_NUMBER), 0)?;
             }
             wanted.into_iter().try_for_each(|request| channel.request(request, CREATE))?;
-            nat.into_iter().try_for_each(|script| Ok(nft::run(&script)?))
+            nat.into_iter().try_for_each(|script| Ok(scripts::nft(&script)?))
         })?
     }
 }

@@ -14,15 +14,16 @@
 #![allow(clippy::disallowed_types, reason = "it stands on the clock of the machine, outside of any simulation")]
 
 pub mod abilities;
+pub mod bench;
 pub mod capture;
 pub mod cli;
 pub mod enter;
 pub mod keeper;
 mod lab;
 mod messages;
-mod nft;
 pub mod pods;
 mod process;
 mod relay;
 pub mod run;
+mod scripts;
 pub mod topology;

@@ -16,6 +16,8 @@ pub(crate) const UPLINK_NUMBER: u32 = 2;
 pub(crate) const BRIDGE_NUMBER: u32 = 3;
 /// Number of its first port.
 pub(crate) const FIRST_PORT_NUMBER: u32 = 100;
+/// Number of the first end of a wire between sites.
+pub(crate) const FIRST_END_NUMBER: u32 = 1000;
 
 /// Flags of a request that makes something new: `NLM_F_CREATE | NLM_F_EXCL`.
 pub(crate) const CREATE: u16 = 0x400 | 0x200;
@@ -43,13 +45,21 @@ pub(crate) fn bridge(name: &str) -> RouteNetlinkMessage {
 
 /// A port of the bridge here, and the `eth0` that it leads to in that namespace, both down.
 pub(crate) fn port(number: u32, name: &str, there: &impl AsFd, uplink: &str) -> RouteNetlinkMessage {
-    let mut far = link(UPLINK_NUMBER, uplink);
+    let mut near = link(number, name);
+    near.attributes.push(LinkAttribute::Controller(BRIDGE_NUMBER));
+    pair(near, link(UPLINK_NUMBER, uplink), there)
+}
+
+/// A link here, and one in that namespace, each the other's end, both down.
+pub(crate) fn wire([here, far]: [(u32, &str); 2], there: &impl AsFd) -> RouteNetlinkMessage {
+    pair(link(here.0, here.1), link(far.0, far.1), there)
+}
+
+fn pair(mut near: LinkMessage, mut far: LinkMessage, there: &impl AsFd) -> RouteNetlinkMessage {
     far.attributes.push(LinkAttribute::NetNsFd(there.as_fd().as_raw_fd()));
-    let mut message = link(number, name);
-    message.attributes.push(LinkAttribute::Controller(BRIDGE_NUMBER));
     let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far)));
-    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]));
-    RouteNetlinkMessage::NewLink(message)
+    near.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]));
+    RouteNetlinkMessage::NewLink(near)
 }
 
 /// A route; `via` is a neighbour on that link, whatever its address.

@@ -48,6 +48,8 @@ pub(super) enum Command {
     Run(Run),
     /// Play bursts of random faults, each with its cures and a quiet time after it, and see that nothing grows
     Soak(Soak),
+    /// Measure what cables carry from pod to pod, beside others in the same place, in turns
+    Bench(Bench),
     /// End a lab, so that nothing of it is left. None up is no failure
     Down {
         /// Which [default: the one that is up]
@@ -186,6 +188,8 @@ pub(super) enum Command {
         play: Option<PathBuf>,
         #[arg(long)]
         record: Option<PathBuf>,
+        #[arg(long, value_name = "JSON")]
+        bench: Option<String>,
     },
 }
 
@@ -210,15 +214,8 @@ pub(super) struct Run {
     /// Print one line for each change that matters: acts, leadership, paths and flows
     #[arg(long)]
     pub(super) timeline: bool,
-    /// table: for people; json: one document a run
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) output: Format,
-    /// Keep here what the daemons say (.log), what they took (.record, for tombolo replay), and what happened (.trace)
-    #[arg(long, value_name = "FOLDER")]
-    pub(super) record: Option<PathBuf>,
-    /// The program tombolo [default: the one beside this program]
-    #[arg(long, value_name = "FILE")]
-    pub(super) program: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) told: Told,
 }
 
 /// How to soak.
@@ -230,11 +227,38 @@ pub(super) struct Soak {
     /// Draws the faults: tombolo-sim plays the same ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) told: Told,
+}
+
+/// What to measure.
+#[derive(clap::Args, Debug)]
+pub(super) struct Bench {
+    /// Measure each so often
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(super) rounds: u64,
+    /// Let streams run so long
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    pub(super) lasts: u64,
+    /// Another's userspace WireGuard: a program that takes the name of a link and returns when it is there, as wireguard-go does
+    #[arg(long, value_name = "PROGRAM", default_value = "wireguard-go")]
+    pub(super) beside: Vec<PathBuf>,
     /// table: for people; json: one document
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) output: Format,
-    /// Keep here the scenario, what the daemons say (.log) and what happened (.trace) [default: only the scenario, among
-    /// temporary files]
+    /// The program tombolo [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(super) program: Option<PathBuf>,
+}
+
+/// With which daemons it is played, and how it is told.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Told {
+    /// table: for people; json: one document a run
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) output: Format,
+    /// Keep here what the daemons say (.log), what they took (.record, for tombolo replay), what happened (.trace), and
+    /// what soak has drawn (.yaml) [default: nothing is kept, but what soak has drawn, among temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub(super) record: Option<PathBuf>,
     /// The program tombolo [default: the one beside this program]

@@ -1,6 +1,7 @@
 //! The command line: what was asked, carried out, and told.
 
 mod args;
+mod bench;
 mod output;
 mod run;
 
@@ -84,11 +85,13 @@ fn obey(command: Command) -> Result<ExitCode> {
         Command::Check => return check(),
         Command::Run(asked) => return run::run(&asked),
         Command::Soak(asked) => return run::soak(asked),
-        Command::Keep { file, name, seed, stay, play, record } => {
-            let stay = match play {
-                Some(program) => Stay::Playing(Play { seed, program, record }),
-                None if stay => Stay::UntilEnded,
-                None => Stay::WithStarter,
+        Command::Bench(asked) => bench::bench(&asked)?,
+        Command::Keep { file, name, seed, stay, play, record, bench } => {
+            let stay = match (play, bench) {
+                (_, Some(bench)) => Stay::Measuring(serde_json::from_str(&bench)?),
+                (Some(program), None) => Stay::Playing(Play { seed, program, record }),
+                (None, None) if stay => Stay::UntilEnded,
+                (None, None) => Stay::WithStarter,
             };
             keeper::keep(&file, (&name, seed), stay, output::say)?;
         }
@@ -97,9 +100,7 @@ fn obey(command: Command) -> Result<ExitCode> {
 }
 
 fn up(file: &Path, name: Option<String>, seed: u64, detach: bool) -> Result<()> {
-    if let Some(why) = abilities::lacking() {
-        bail!("no lab can come up here: {why} (tombolo-lab check)");
-    }
+    run::lab_comes_up()?;
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.or(stem).context("the lab needs a --name")?;
     let stay = if detach { Stay::UntilEnded } else { Stay::WithStarter };

@@ -26,14 +26,12 @@ enum Ending {
 
 /// Plays what was asked for.
 pub(super) fn run(asked: &Run) -> Result<ExitCode> {
-    if asked.output == Format::Json && (asked.trace || asked.timeline) {
+    if asked.told.output == Format::Json && (asked.trace || asked.timeline) {
         bail!("--trace and --timeline are for people: leave them out, or leave out --output json");
     }
-    if let Some(why) = abilities::lacking() {
-        bail!("no lab can come up here: {why} (tombolo-lab check)");
-    }
-    let program = program(asked.program.as_deref())?;
-    let record = asked.record.as_deref().map(folder).transpose()?;
+    lab_comes_up()?;
+    let program = program(asked.told.program.as_deref())?;
+    let record = asked.told.record.as_deref().map(folder).transpose()?;
     let mut ending = Ending::Held;
     for file in &asked.files {
         for seed in asked.seed..asked.seed.saturating_add(asked.times) {
@@ -53,15 +51,15 @@ pub(super) fn run(asked: &Run) -> Result<ExitCode> {
 
 /// Draws a long scenario, and plays it.
 pub(super) fn soak(asked: Soak) -> Result<ExitCode> {
-    let Soak { minutes, seed, output, record, program } = asked;
+    let Soak { minutes, seed, told } = asked;
     let scenario = tombolo_scenarios::fuzz::soak(seed, Duration::from_secs(minutes * 60));
-    let folder = record.as_deref().map_or_else(|| Ok(std::env::temp_dir()), folder)?;
+    let folder = told.record.as_deref().map_or_else(|| Ok(std::env::temp_dir()), folder)?;
     let file = folder.join(format!("soak-{seed}.yaml"));
     fs::write(&file, tombolo_scenarios::format::write(&scenario)).with_context(|| file.display().to_string())?;
     let acts = scenario.timeline.len();
     output::note(&format!("{acts} acts, in {}: tombolo-sim run plays them too", file.display()));
     let files = vec![file];
-    run(&Run { files, seed, times: 1, against: None, trace: false, timeline: false, output, record, program })
+    run(&Run { files, seed, times: 1, against: None, trace: false, timeline: false, told })
 }
 
 fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
@@ -74,7 +72,7 @@ fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
     }
     let record = play.record.clone();
     let keeping = keeper::start(&std::path::absolute(&path)?, &stem, seed, &Stay::Playing(play))?;
-    let played = keeping.played()?;
+    let played = keeping.done::<Played>()?;
     if let Some(folder) = record {
         for (name, text) in [("trace", &played.trace), ("table", &played.table)] {
             let file = folder.join(format!("{stem}.{name}"));
@@ -93,7 +91,7 @@ fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
 }
 
 fn tell(asked: &Run, played: &Played, against: Option<(&Report, &[String])>) -> Result<()> {
-    if asked.output == Format::Json {
+    if asked.told.output == Format::Json {
         let mut value = played.report.clone();
         if let Some(fields) = value.as_object_mut() {
             fields.insert("judgement".into(), serde_json::to_value(played.judgement)?);
@@ -175,8 +173,13 @@ fn differences(played: &Played, simulated: &Report) -> Vec<String> {
     lines
 }
 
+/// Whether a lab can come up at all.
+pub(super) fn lab_comes_up() -> Result<()> {
+    abilities::lacking().map_or(Ok(()), |why| bail!("no lab can come up here: {why} (tombolo-lab check)"))
+}
+
 /// The program of the daemons.
-fn program(named: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn program(named: Option<&Path>) -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program is gone")?;
     let path = named.map_or_else(|| own.with_file_name("tombolo"), Path::to_owned);
     if !path.is_file() {
@@ -192,7 +195,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
 }
 
 /// Nodes have a `/run` of their own.
-fn seen_in_a_lab(path: &Path) -> Result<PathBuf> {
+pub(super) fn seen_in_a_lab(path: &Path) -> Result<PathBuf> {
     // What is not there yet cannot be a link to there.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.starts_with("/run") {

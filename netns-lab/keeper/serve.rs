@@ -3,7 +3,7 @@
 use super::{Desk, Played, Reply, Stay, address};
 use crate::lab::Lab;
 use crate::topology::Topology;
-use crate::{nft, run};
+use crate::{bench, run, scripts};
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -24,8 +24,8 @@ use tombolo_scenarios::layout::Layout;
 /// How long what has ended stays in lists of processes.
 const REAP: Duration = Duration::from_millis(500);
 
-/// Is a lab, until it has to end. `say` is given a line with how it came up; of one that plays, another with what came
-/// of it.
+/// Is a lab, until it has to end. `say` is given a line with how it came up; of one that plays or measures, another with
+/// what came of it.
 ///
 /// # Errors
 /// Why it cannot come up.
@@ -46,19 +46,23 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
     let scenario = read(file)?;
     let layout = Arc::new(Layout::of(&scenario)?);
     let outer = own_files()?;
-    let lab = Lab::build(Topology::of(&scenario, &layout), seed)?;
-    let (places, links) = (lab.places.len(), lab.topology.ports.len() + lab.relays.len());
+    let mut topology = Topology::of(&scenario, &layout);
+    if matches!(stay, Stay::Measuring(_)) {
+        topology.links.iter_mut().for_each(|link| link.is_plain = true);
+    }
+    let lab = Lab::build(topology, seed)?;
+    let (places, links) = (lab.places.len(), lab.topology.ports.len() + lab.topology.links.len());
     let desk = Arc::new(Mutex::new(Desk::of(lab, layout, outer)?));
     let own = Arc::clone(&desk);
     Builder::new().name("words".into()).spawn(move || listen(&listener, &own))?;
-    let mut eager = matches!(stay, Stay::Playing(_)).then(Eager::default);
+    let mut eager = matches!(stay, Stay::Playing(_) | Stay::Measuring(_)).then(Eager::default);
     Builder::new().name("reaper".into()).spawn(move || {
         loop {
             if let Some(eager) = &mut eager {
                 eager.go_first();
             }
             std::thread::sleep(REAP);
-            nft::reap();
+            scripts::reap();
         }
     })?;
     say(&format!("up {places} namespaces and {links} links in {} ms", began.elapsed().as_millis()))?;
@@ -68,15 +72,25 @@ pub fn keep(file: &Path, (name, seed): (&str, u64), stay: Stay, mut say: impl Fn
             std::thread::park();
         },
         Stay::Playing(play) => {
-            Builder::new().name("starter".into()).spawn(|| {
-                let _ = std::io::stdin().read_to_end(&mut Vec::new());
-                std::process::exit(1);
-            })?;
+            end_with_starter()?;
             let run = run::play(&scenario, &desk, &play)?;
             say(&serde_json::to_string(&Played::of(&scenario, run)?)?)?;
         }
+        Stay::Measuring(asked) => {
+            end_with_starter()?;
+            say(&serde_json::to_string(&bench::bench(&scenario, &desk, &asked)?)?)?;
+        }
     }
     Ok(())
+}
+
+/// While it works, it ends when whoever started it does.
+fn end_with_starter() -> Result<()> {
+    let wait = || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    };
+    Ok(Builder::new().name("starter".into()).spawn(wait).map(drop)?)
 }
 
 /// Sessions of the lab that go before all others of the machine, where its kernel shares time by sessions: what is measured

@@ -1,8 +1,10 @@
 //! Starting a keeper.
 
-use super::{Error, Played};
+use super::Error;
+use crate::bench::Bench;
 use crate::run::Play;
 use nix::sched::{CloneFlags, setns, unshare};
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -18,6 +20,8 @@ pub enum Stay {
     UntilEnded,
     /// Until its scenario was played like this, or whoever started it ends.
     Playing(Play),
+    /// Until this was measured, or whoever started it ends.
+    Measuring(Bench),
 }
 
 /// A keeper that was started.
@@ -41,11 +45,11 @@ impl Keeping {
         Ok(())
     }
 
-    /// Waits until its scenario was played, and gives what came of it.
+    /// Waits until it has done what it was started for, and gives what came of it.
     ///
     /// # Errors
     /// Why the lab ended early.
-    pub fn played(mut self) -> Result<Played, Error> {
+    pub fn done<T: DeserializeOwned>(mut self) -> Result<T, Error> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() {
@@ -84,6 +88,7 @@ pub fn start(file: &Path, name: &str, seed: u64, stay: &Stay) -> Result<Keeping,
             play.record.as_ref().map(|folder| command.arg("--record").arg(folder));
             command.stdin(Stdio::piped())
         }
+        Stay::Measuring(bench) => command.arg("--bench").arg(serde_json::to_string(bench)?).stdin(Stdio::piped()),
     };
     // A group of its own: what a terminal tells the starter is not for it.
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

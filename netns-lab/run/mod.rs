@@ -109,7 +109,7 @@ enum Due {
 }
 
 /// See the module docs.
-struct LabStage {
+pub(crate) struct LabStage {
     scenario: Scenario,
     desk: Arc<Mutex<Desk>>,
     layout: Arc<Layout>,
@@ -133,7 +133,7 @@ struct LabStage {
 }
 
 impl LabStage {
-    fn new(scenario: &Scenario, desk: Arc<Mutex<Desk>>, play: &Play) -> Result<Self> {
+    pub(crate) fn new(scenario: &Scenario, desk: Arc<Mutex<Desk>>, play: &Play) -> Result<Self> {
         let layout = desk.lock().unwrap_or_else(PoisonError::into_inner).layout();
         let broker = match &scenario.broker {
             Broker::Member(cluster) => ApiRef::Cluster(cluster.clone()),

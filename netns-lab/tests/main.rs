@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "it says what it skips, and what it measured")]
 
 mod bed;
+mod bench;
 mod endings;
 mod nat;
 mod packets;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     let mut tests = [packets::TESTS, nat::TESTS, endings::TESTS].concat();
     match scenarios::lacking() {
         Some(lacking) => println!("SKIPPED: scenarios played ({lacking})"),
-        None => tests.extend(scenarios::TESTS),
+        None => tests.extend([scenarios::TESTS, bench::TESTS].concat()),
     }
     libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
 }

@@ -100,6 +100,8 @@ pub struct SiteLink {
     pub ends: [String; 2],
     /// How it behaves, each way.
     pub spec: LinkSpec,
+    /// It is a wire, and nothing else: nobody delays, loses or reads what passes.
+    pub is_plain: bool,
 }
 
 /// The NAT box of a site is its router.
@@ -223,7 +225,8 @@ impl Topology {
                 self.routes_over(&router_a, &ends[0], (*b, nats));
                 self.routes_over(&router_b, &ends[1], (*a, nats));
                 let spec = scenario.links.spec(cluster(&name), cluster(&other));
-                self.links.push(SiteLink { routers: [router_a.clone(), router_b], ends, spec });
+                let routers = [router_a.clone(), router_b];
+                self.links.push(SiteLink { routers, ends, spec, is_plain: false });
             }
         }
     }

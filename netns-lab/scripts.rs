@@ -1,4 +1,4 @@
-//! Scripts for nft, in the namespace of the calling thread.
+//! Scripts for programs, in the namespace of the calling thread.
 
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use std::io::{self, Write as _};
@@ -15,23 +15,38 @@ pub(crate) fn reap() {
     while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
-/// Runs a script: one transaction.
+/// Runs a script of nft's: one transaction.
 ///
 /// # Errors
 /// nft's own words, or why it cannot be run.
-pub(crate) fn run(script: &str) -> io::Result<()> {
+pub(crate) fn nft(script: &str) -> io::Result<()> {
+    run("nft", &["-f", "-"], script).map(drop)
+}
+
+/// Runs a script of the shell, that ends where something fails. Gives what it says.
+///
+/// # Errors
+/// The words of what failed, or why it cannot be run.
+pub(crate) fn sh(script: &str) -> io::Result<String> {
+    run("sh", &["-ec", script], "")
+}
+
+fn run(program: &str, arguments: &[&str], script: &str) -> io::Result<String> {
     let _ours = CHILD.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
+    let mut child = Command::new(program)
+        .args(arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     // If it does not listen, it says why below.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(script.as_bytes()));
     let output = child.wait_with_output()?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
-        return Ok(());
+        return Ok(said(&output.stdout));
     }
-    Err(io::Error::other(format!("nft: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    let why = said(&output.stderr);
+    let why = if why.is_empty() { output.status.to_string() } else { why };
+    Err(io::Error::other(format!("{program}: {why}")))
 }
