@@ -88,10 +88,8 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rounds = self.measured.first().map_or(0, |one| one.rounds.len());
-        writeln!(
-            f,
-            "TCP from pod to pod in Mbit/s, and the round trip of a datagram; medians of {rounds} rounds in turns"
-        )?;
+        let rounds = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds in turns") };
+        writeln!(f, "TCP from pod to pod in Mbit/s, and the round trip of a datagram; {rounds}")?;
         let head = ["1 there", "1 back", "4 there", "4 back", "trip us"].map(|head| format!("{head:>9}"));
         for way in self.ways() {
             writeln!(f, "\n{way:30}{}", head.concat())?;

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod output;
 mod run;
+mod spread;
 
 use crate::keeper::{self, Keeper, Quality, Reply, Request, Stay, Whereabouts};
 use crate::run::Play;

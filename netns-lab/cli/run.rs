@@ -1,6 +1,7 @@
 //! `run`: plays each scenario in a lab of its own, one after the other, and tells what came of it.
 
 use super::args::{Format, Run, Soak};
+use super::spread::Spread;
 use super::{find_file, output};
 use crate::abilities;
 use crate::keeper::{self, Played, Stay};
@@ -34,12 +35,16 @@ pub(super) fn run(asked: &Run) -> Result<ExitCode> {
     let record = asked.told.record.as_deref().map(folder).transpose()?;
     let mut ending = Ending::Held;
     for file in &asked.files {
+        let mut spread = Spread::default();
         for seed in asked.seed..asked.seed.saturating_add(asked.times) {
             let play = Play { seed, program: program.clone(), record: record.clone() };
-            ending = ending.max(one(asked, file, play).unwrap_or_else(|error| {
+            ending = ending.max(one(asked, file, play, &mut spread).unwrap_or_else(|error| {
                 output::complain(&format!("cannot play {}: {error:#}", file.display()));
                 Ending::Unusable
             }));
+        }
+        if asked.times > 1 && asked.told.output == Format::Table {
+            output::say(&spread.to_string())?;
         }
     }
     Ok(match ending {
@@ -62,7 +67,7 @@ pub(super) fn soak(asked: Soak) -> Result<ExitCode> {
     run(&Run { files, seed, times: 1, against: None, trace: false, timeline: false, told })
 }
 
-fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
+fn one(asked: &Run, file: &Path, mut play: Play, spread: &mut Spread) -> Result<Ending> {
     let path = find_file(file)?;
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).context("the file has no name")?;
     let seed = play.seed;
@@ -85,6 +90,7 @@ fn one(asked: &Run, file: &Path, mut play: Play) -> Result<Ending> {
     let differs = against.as_ref().map(|report| differences(&played, report));
     tell(asked, &played, against.as_ref().zip(differs.as_deref()))?;
     let is_read = played.passed.as_ref().is_some_and(|passed| passed.clear > 0);
+    spread.add(&played);
     let differs = differs.is_some_and(|differs| !differs.is_empty());
     let holds = played.judgement != Judgement::Failed && !differs && !is_read && growth(&played.looks).is_empty();
     Ok(if holds { Ending::Held } else { Ending::Failed })
