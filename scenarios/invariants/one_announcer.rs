@@ -22,8 +22,8 @@ pub(super) struct OneAnnouncer {
     emptied: VecDeque<(Duration, ApiRef)>,
     /// Who announces in which epoch.
     announcers: BTreeMap<(ClusterId, Epoch), Place>,
-    /// What was announced last.
-    announced: BTreeMap<Key, Object>,
+    /// What was announced in the latest epoch, the last word last.
+    announced: BTreeMap<Key, Vec<Object>>,
     /// The last term of each daemon.
     terms: BTreeMap<Place, Epoch>,
     /// The newest epoch at each API.
@@ -75,7 +75,7 @@ impl Invariant for OneAnnouncer {
                 }
                 match change {
                     Change::Created | Change::Replaced => {
-                        let again = self.announced.insert(key.clone(), object.clone()).as_ref() == Some(object)
+                        let again = self.was_said(key, object, epoch, *change)
                             || self.membership.was_leaving(cluster, fact.at, &self.trouble);
                         self.wrote(api, by, key, cluster, epoch, again)
                     }
@@ -119,6 +119,18 @@ impl OneAnnouncer {
         (first != who).then(|| format!("{first} and {who} both announce {cluster} in epoch {epoch}"))
     }
 
+    /// Whether it was announced before, word for word. Who gives back where nothing is may not have heard the last word.
+    fn was_said(&mut self, key: &Key, object: &Object, epoch: Epoch, change: Change) -> bool {
+        let words = self.announced.entry(key.clone()).or_default();
+        words.retain(|word| word.announced().is_some_and(|(_, of)| of >= epoch));
+        let said = words.iter().position(|word| word == object);
+        let is_last = said.is_some_and(|at| at + 1 == words.len());
+        if said.is_none() {
+            words.push(object.clone());
+        }
+        is_last || said.is_some() && change == Change::Created
+    }
+
     fn wrote(
         &mut self,
         api: &ApiRef,
@@ -159,6 +171,8 @@ impl OneAnnouncer {
 mod tests {
     use super::*;
     use crate::rehearsal::{broken, elected, endpoint, fact, scenario, secs, stood_down, wrote};
+    use std::sync::Arc;
+    use tombolo_core::model::Endpoint;
 
     const A: &str = "west/gw-a gateway";
     const B: &str = "west/gw-b gateway";
@@ -175,6 +189,20 @@ mod tests {
             writes(30, "west api", B, Change::Created, "gw-a", 5),
         ];
         assert_eq!(watch(&facts), [""; 0]);
+        // It had not heard the holder's last word.
+        let word = |port| {
+            let Object::Endpoint(endpoint) = endpoint("west", "gw-c", 5) else { panic!("no Endpoint") };
+            Object::from(Endpoint { discovery_port: port, ..Arc::unwrap_or_clone(endpoint) })
+        };
+        let says = |at, by, change, port| fact(secs(at), "west api", wrote(by, change, word(port)));
+        facts.push(says(30, A, Change::Created, Some(1)));
+        facts.push(says(30, A, Change::Replaced, Some(2)));
+        facts.push(says(31, B, Change::Created, Some(1)));
+        assert_eq!(watch(&facts), [""; 0]);
+        // Where something is nothing is missing.
+        facts.push(says(32, B, Change::Replaced, Some(1)));
+        assert_eq!(watch(&facts), ["west/gw-a gateway and west/gw-b gateway both announce west in epoch 5"]);
+        facts.pop();
         facts.push(writes(31, "west api", B, Change::Replaced, "gw-b", 5));
         assert_eq!(watch(&facts), ["west/gw-a gateway and west/gw-b gateway both announce west in epoch 5"]);
     }

@@ -59,11 +59,16 @@ impl Gateway {
         is_shown(word) || COPIED.into_iter().all(has_all)
     }
 
-    /// The cluster's candidates as they were announced last, here or, if the own API has lost that, at the broker.
+    /// The cluster's candidates as they were announced last, here or, if the own API has lost that, at the broker: what an
+    /// API shows may be later than what is only believed of another.
     pub(super) fn candidates_before(&self) -> Option<&Candidates> {
         let own = &self.node.config().cluster;
-        let known = |api| own_candidates(&self.index, api, own);
-        known(Api::Broker).into_iter().chain(known(Api::Local)).max_by_key(|candidates| candidates.epoch)
+        let known = |api| {
+            let candidates = own_candidates(&self.index, api, own)?;
+            Some(((candidates.epoch, self.index.word_of(api, Kind::Candidates, own).is_some()), candidates))
+        };
+        let latest = known(Api::Broker).into_iter().chain(known(Api::Local)).max_by_key(|(rank, _)| *rank);
+        latest.map(|(_, candidates)| candidates)
     }
 
     /// The nodes that may be gateways, with their cards: the own one with its own, others perhaps without.

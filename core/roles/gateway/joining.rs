@@ -202,13 +202,16 @@ impl Gateway {
 
     /// The cluster leaves, and has nothing else at the broker any more: its claim goes.
     pub(super) fn release_claim(&mut self, now: Instant) {
-        let waits = self.joining.asked.as_ref().is_some_and(|(_, again)| *again > now);
+        // It leaves in the latest term that it saw: a later one wants another note.
+        let (cluster, epoch) = (self.node.config().cluster.clone(), self.election.seen());
+        let mut grounds = Grounds::default();
+        grounds.claims.note_left(&BTreeMap::from([(cluster.clone(), epoch)]));
+        let waits = self.joining.asked.as_ref().is_some_and(|(on, again)| *on == grounds && *again > now);
         if self.joining.conversation.is_some() || waits {
             return;
         }
-        let (cluster, identity) = (self.node.config().cluster.clone(), self.joining.identity.clone());
-        let release = Claiming::release(cluster, identity, self.election.seen(), self.joining.seed, now);
-        self.ask(release, Grounds::default(), now);
+        let release = Claiming::release(cluster, self.joining.identity.clone(), epoch, self.joining.seed, now);
+        self.ask(release, grounds, now);
     }
 
     /// Begins a conversation with the broker, on these grounds.

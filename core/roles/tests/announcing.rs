@@ -1,10 +1,10 @@
 //! What a gateway announces, when it holds the lease and when it does not.
 
-use super::cluster::{candidates, card, cluster, node, record, slot, west};
+use super::cluster::{candidates, card, cluster, lease, node, record, slot, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Machine, Wall};
-use crate::model::{Api, Endpoint, Kind, Lease, Object, WatchEvent, Write};
-use crate::roles::{Event, Gateway, GatewayConfig, Input, LEASE};
+use crate::model::{Api, Candidates, Endpoint, Kind, Object, WatchEvent, Write};
+use crate::roles::{Event, Gateway, GatewayConfig, Input};
 use crate::sync::ABSENCE;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -339,16 +339,7 @@ fn slots_stay_though_own_api_has_lost_them_and_the_cards() {
 #[test]
 fn without_the_lease_a_gateway_writes_its_card_and_nothing_else() {
     let mut scene = Scene::new();
-    let lease = crate::model::Lease {
-        name: crate::roles::LEASE.into(),
-        holder: Some("gw-b-1".into()),
-        duration: Duration::from_secs(15),
-        acquired: Wall::from_unix_secs(1),
-        renewed: Wall::from_unix_secs(1),
-        transitions: 0,
-        epoch: Epoch(950),
-    };
-    scene.apis.put(Api::Local, Object::from(lease));
+    scene.apis.put(Api::Local, lease(950, 1));
     scene.list(Api::Local);
     scene.list(Api::Broker);
     scene.run(Duration::from_secs(10));
@@ -454,22 +445,11 @@ fn the_card_of_a_node_that_is_no_gateway_any_more_goes_after_15_s_by_the_holder_
     assert!(!has_card(&holder));
 
     let mut passive = Scene::new();
-    let lease = |at: u64| {
-        Object::from(Lease {
-            name: LEASE.into(),
-            holder: Some("gw-b".into()),
-            duration: Duration::from_secs(15),
-            acquired: Wall::from_unix_secs(900),
-            renewed: Wall::from_unix_secs(at),
-            transitions: 0,
-            epoch: Epoch(900),
-        })
-    };
-    passive.show(Api::Local, lease(1_000));
+    passive.show(Api::Local, lease(900, 1_000));
     passive.list(Api::Local);
     no_gateway_any_more(&mut passive);
     for second in 1..60 {
-        passive.show(Api::Local, lease(1_000 + second));
+        passive.show(Api::Local, lease(900, 1_000 + second));
         passive.run(Duration::from_secs(1));
     }
     assert_eq!((has_card(&passive), passive.events), (true, vec![]));
@@ -488,4 +468,31 @@ fn a_card_stays_while_its_node_is_a_gateway_though_silent_and_while_somebody_wri
         scene.run(Duration::from_secs(5));
         assert!(scene.apis.get(Api::Local, &card_of_gw_b.key()).is_some());
     }
+}
+
+/// Found by chance (core speed, seed 610583): the holder had announced another public address at the broker, and a fellow put
+/// back what its emptied API had shown before.
+#[test]
+fn a_fellow_gives_back_the_slots_as_they_were_announced_last_wherever_that_was() {
+    let mut scene = Scene::new();
+    let of = |public: &str| {
+        let Object::Candidates(candidates) = candidates("west", 1, 900, &[("gw-b", 1)]) else { unreachable!() };
+        let mut candidates = Candidates::clone(&candidates);
+        candidates.by_slot.values_mut().for_each(|candidate| candidate.public = public.parse().ok());
+        Object::from(candidates)
+    };
+    for api in [Api::Local, Api::Broker] {
+        scene.show(api, of("198.51.100.1"));
+        scene.show(api, record("west", 1, 900));
+    }
+    scene.show(Api::Local, lease(900, 1_000));
+    scene.list(Api::Local);
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(3));
+    scene.apis.forget(Api::Local);
+    scene.show(Api::Broker, of("198.51.100.2"));
+    scene.show(Api::Local, lease(900, 1_001));
+    scene.list(Api::Local);
+    scene.run(Duration::from_secs(10));
+    assert_eq!(scene.apis.of_kind(Api::Local, Kind::Candidates), [&of("198.51.100.2")]);
 }

@@ -4,7 +4,7 @@ use crate::base::{ClusterId, Epoch, Instant, NodeName, Slot};
 use crate::base::{Label, Wall};
 use crate::model::{
     Api, ApiError, Backend, CableDriver, CableKey, Candidate, Candidates, Claim, Claims, ClusterRecord, EndpointSlice,
-    Family, Gateway as Card, InternalTrafficPolicy, Key, Kind, Node, Object, Port, Protocol, Ranges, Service,
+    Family, Gateway as Card, InternalTrafficPolicy, Key, Kind, Lease, Node, Object, Port, Protocol, Ranges, Service,
     ServiceExport, ServiceKey, ServicePort, ServiceType, SessionAffinity, TargetPort, Version, WatchEvent, Write,
 };
 use crate::nat::NAT_PORT;
@@ -12,12 +12,13 @@ use crate::nat::wire::{Message, Response};
 use crate::paths::register::{PairSet, Register};
 use crate::paths::wire::{ClusterHash, Hello, Origin, Sender, Side};
 use crate::roles::addresses::probe_address;
-use crate::roles::{GatewayConfig, NodeConfig};
+use crate::roles::{GatewayConfig, LEASE, NodeConfig};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 /// Both APIs of a cluster, as stores.
 #[derive(Clone, Debug, Default)]
@@ -158,6 +159,19 @@ pub fn candidates(name: &str, site: u8, epoch: u64, nodes: &[(&str, u8)]) -> Obj
         (slot, candidate)
     });
     Object::from(Candidates { cluster: cluster(name), epoch: Epoch(epoch), by_slot: by_slot.collect() })
+}
+
+/// The lease of west, held by gw-b in that epoch and renewed then (seconds).
+pub fn lease(epoch: u64, renewed: u64) -> Object {
+    Object::from(Lease {
+        name: LEASE.into(),
+        holder: Some("gw-b/1".into()),
+        duration: Duration::from_secs(15),
+        acquired: Wall::from_unix_secs(epoch),
+        renewed: Wall::from_unix_secs(renewed),
+        transitions: 0,
+        epoch: Epoch(epoch),
+    })
 }
 
 /// The claims of clusters: of each its id, the UID of its kube-system, its pods and its services.
