@@ -1,6 +1,7 @@
 //! The conversation with the broker that records a claim.
 
 use super::admission::{Application, Refusal, admit};
+use super::overlap::conflicts;
 use crate::base::{ClusterId, Epoch, Instant, Machine, Rng};
 use crate::model::{ApiError, Claim, Claims, Ranges, Version};
 use alloc::boxed::Box;
@@ -90,8 +91,28 @@ pub struct Grounds {
     pub claims: Claims,
     /// What clusters announce.
     pub records: BTreeMap<ClusterId, Ranges>,
-    /// The latest claim that was seen of each. Where the broker has one of before a cluster left, it gets this instead.
+    /// The latest claim that was seen of each, unless somebody removed it. Where the broker has one of before a cluster left, or
+    /// none, it gets this instead.
     pub latest: BTreeMap<ClusterId, Claim>,
+}
+
+/// Those of the `latest` claims that the broker lacks, and has lost: nobody noted that their cluster left. What would meet a
+/// claim that stands is not given back.
+#[must_use]
+pub fn lost_claims(claims: &Claims, latest: &BTreeMap<ClusterId, Claim>) -> BTreeMap<ClusterId, Claim> {
+    let mut with = claims.clone();
+    let mut lost = BTreeMap::new();
+    for (cluster, claim) in latest {
+        let is_over = with.members.contains_key(cluster) || with.is_of_before_it_left(cluster, claim.epoch);
+        let meets = |(other, theirs): (&ClusterId, &Claim)| {
+            !conflicts((cluster, &claim.ranges), (other, &theirs.ranges)).is_empty()
+        };
+        if !is_over && !with.members.iter().any(meets) {
+            with.members.insert(cluster.clone(), claim.clone());
+            lost.insert(cluster.clone(), claim.clone());
+        }
+    }
+    lost
 }
 
 /// What the conversation is about.
@@ -178,6 +199,9 @@ impl Claiming {
             let later = latest.get(&cluster).filter(|later| !claims.is_of_before_it_left(&cluster, later.epoch));
             claims.members.extend(later.map(|later| (cluster, later.clone())));
         }
+        let mut given_back = lost_claims(&claims, &latest);
+        given_back.remove(&application.cluster);
+        claims.members.extend(given_back);
         match admit(&claims, &records, application) {
             Err(refusal) => self.refused(&refusal),
             Ok(admitted) => {

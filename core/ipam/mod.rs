@@ -24,6 +24,6 @@ mod runs;
 mod tests;
 
 pub use admission::{Admitted, Application, GlobalWish, Refusal, admit};
-pub use claiming::{Claiming, ClaimingWake, Grounds, Input, Outcome, Output};
+pub use claiming::{Claiming, ClaimingWake, Grounds, Input, Outcome, Output, lost_claims};
 pub use overlap::{Conflict, Side, conflicts, own_conflicts};
 pub use pool::{AllocateError, Pool, RangeError, RecordError, Recovery};

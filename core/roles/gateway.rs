@@ -408,6 +408,7 @@ impl Machine for Gateway {
                 if let WatchEvent::Synced(kind) = event {
                     self.writer.relisted(api, kind);
                 }
+                self.see_removals(api, &event);
                 let touched = self.index.watched(api, event, now);
                 if listed || !touched.is_empty() {
                     self.watched(api, &touched, now);

@@ -38,6 +38,11 @@ impl Former {
         self.all.remove(key);
     }
 
+    /// Whether it was there.
+    pub(super) fn was_there(&self, key: &Key) -> bool {
+        self.all.get(key).is_some_and(|replaced| replaced.object.is_some())
+    }
+
     /// Whose one object is, if something else was there before.
     pub(super) fn owner_of(&self, key: &Key) -> Option<&ClusterId> {
         self.all.get(key).map(|replaced| &replaced.of)

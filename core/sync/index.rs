@@ -135,6 +135,7 @@ impl Index {
             // What was listed long before words could be missed was confirmed by them.
             let outdated = self.clusters_with_a_former(Self::is_outdated);
             self.former.forget_old(now, |of| outdated.contains(of));
+            self.vouched_for().iter().for_each(|key| self.former.remove(key));
         }
         let speaker = if let WatchEvent::Applied(object, _) = &event { object.cluster().cloned() } else { None };
         let all_are_heard = matches!(event, WatchEvent::Synced(_));
@@ -152,6 +153,14 @@ impl Index {
     fn clusters_with_a_former(&self, such: impl Fn(&Self, &ClusterId) -> bool) -> BTreeSet<ClusterId> {
         let all: BTreeSet<&ClusterId> = self.former.keys().map(|(_, of)| of).collect();
         all.into_iter().filter(|of| such(self, of)).cloned().collect()
+    }
+
+    /// What came or went with a listing, as the last word of its cluster says that it did: words name what is there.
+    fn vouched_for(&self) -> Vec<Key> {
+        let vouching = self.clusters_with_a_former(|index, of| index.summary_holds(Api::Broker, of));
+        let came_or_went = |key: &Key| self.former.was_there(key) != self.shown(Api::Broker, key).is_some();
+        let such = self.former.keys().filter(|(key, of)| vouching.contains(*of) && came_or_went(key));
+        such.map(|(key, _)| key.clone()).collect()
     }
 
     fn show(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
@@ -238,6 +247,13 @@ impl Index {
     pub fn follows(&self, api: Api, kinds: &[Kind]) -> bool {
         let follows = |kind: &Kind| self.views.get(&(api, *kind)).is_some_and(|view| view.synced && !view.lost);
         kinds.iter().all(follows)
+    }
+
+    /// Whether what a watch of `kind` shows now has just happened, and is not part of a listing.
+    #[must_use]
+    pub fn is_live(&self, api: Api, kind: Kind) -> bool {
+        let view = self.views.get(&(api, kind));
+        view.is_some_and(|view| view.synced && !view.lost && view.unmarked.is_none())
     }
 
     /// Whether at least one listing of `kind` was complete.

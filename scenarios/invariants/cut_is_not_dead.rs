@@ -187,13 +187,16 @@ impl CutIsNotDead {
             .then(|| format!("the DNS table shrank from {before} names to {now}"))
     }
 
-    /// Whether it leads to another cluster that has not left.
+    /// Whether it leads to another cluster, and to none that has left: its range may have been handed on to one that has not.
     fn remote(&self, own: &ClusterId, to: Cidr, at: Duration) -> bool {
-        let theirs = |(cluster, ranges): (&ClusterId, &Vec<Cidr>)| {
-            let has_left = || self.membership.was_leaving(cluster, at, &self.trouble);
-            cluster != own && ranges.iter().any(|range| range.covers(&to)) && !has_left()
-        };
-        self.ranges.iter().any(theirs)
+        let has_it = |ranges: &Vec<Cidr>| ranges.iter().any(|range| range.covers(&to));
+        let mut theirs = self
+            .ranges
+            .iter()
+            .filter(|(cluster, ranges)| *cluster != own && has_it(ranges))
+            .map(|(id, _)| id)
+            .peekable();
+        theirs.peek().is_some() && !theirs.any(|cluster| self.membership.was_leaving(cluster, at, &self.trouble))
     }
 
     /// A cluster that leaves withdraws all it has.
@@ -283,6 +286,18 @@ mod tests {
         facts.push(fact(secs(30), "west/worker dns", What::Process(true)));
         facts.push(fact(secs(30), "west/worker dns", What::Table { names: 0, synced: false }));
         assert_eq!(watch(broker_down(), &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_range_that_was_handed_on_goes_with_the_one_who_left() {
+        let mut scenario = scenario([broker_down(), vec![act(21, Verb::Leave(cluster("east")))]].concat(), vec![]);
+        let heir = scenario.clusters[&cluster("east")].clone();
+        scenario.clusters.insert(cluster("north"), heir);
+        let mut facts = before();
+        facts.push(fact(secs(41), "west/worker", applied(&[&format!("- {ROUTE}")])));
+        assert_eq!(broken(&mut CutIsNotDead::of(&scenario), &facts, secs(60)), [""; 0]);
+        scenario.timeline.pop();
+        assert_eq!(broken(&mut CutIsNotDead::of(&scenario), &facts, secs(60)).len(), 1);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::mirror::Mirror;
 use crate::trouble::Trouble;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
-use tombolo_core::base::{ClusterId, Epoch};
-use tombolo_core::model::{Import, Key, Kind, Object, ServiceKey};
+use tombolo_core::base::{Cidr, ClusterId, Epoch};
+use tombolo_core::model::{ClusterRecord, Import, Key, Kind, Object, ServiceKey};
 
 const NAME: &str = "No early sweep";
 
@@ -97,11 +97,23 @@ impl NoEarlySweep {
         Some(format!("{exporter} exports {key}"))
     }
 
+    /// Whether the broker or this API shows another cluster's ranges that meet its own: of the two one is not believed.
+    fn is_contested(&self, api: &ApiRef, cluster: &ClusterId) -> bool {
+        let records = || {
+            let all = [&ApiRef::Broker, api].into_iter().flat_map(|at| self.mirror.objects_at(at, Kind::Cluster));
+            all.filter_map(|object| if let Object::Cluster(record) = object { Some(record) } else { None })
+        };
+        let ranges = |of: &ClusterRecord| of.pods.iter().chain(&of.services).copied().collect::<Vec<_>>();
+        let own: Vec<Cidr> = records().filter(|record| record.cluster == *cluster).flat_map(|of| ranges(of)).collect();
+        let mut others = records().filter(|record| record.cluster != *cluster).flat_map(|of| ranges(of));
+        others.any(|range| own.iter().any(|own| own.overlaps(&range)))
+    }
+
     /// Says that the copied announcement still stands in its cluster, and that no later one takes its place.
     fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object, at: Duration) -> Option<String> {
         let (cluster, epoch) = object.announced()?;
         let superseded = key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch);
-        if superseded || self.membership.was_leaving(cluster, at, &self.trouble) {
+        if superseded || self.membership.was_leaving(cluster, at, &self.trouble) || self.is_contested(api, cluster) {
             return None;
         }
         let origin = ApiRef::Cluster(cluster.clone());
@@ -121,7 +133,8 @@ impl NoEarlySweep {
 mod tests {
     use super::*;
     use crate::rehearsal::{
-        act, broken, candidates, cluster, endpoint, fact, scenario, secs, web, web_import, web_record, web_slice, wrote,
+        act, broken, candidates, cluster, cluster_record, endpoint, fact, scenario, secs, web, web_import, web_record,
+        web_slice, wrote,
     };
     use crate::{Act, ApiFault, Verb};
 
@@ -161,6 +174,22 @@ mod tests {
             writes(21, "west api", "west/gw-b gateway", Change::Deleted, endpoint("west", "gw-a", 5)),
         ];
         assert_eq!(watch(vec![], &facts), [""; 0]);
+    }
+
+    #[test]
+    fn of_two_whose_ranges_meet_one_is_not_believed() {
+        let north = cluster_record("north", "10.2.0.0/16", "10.103.0.0/16");
+        let watch = |pods| {
+            let facts = [
+                writes(1, "east api", EAST, Change::Created, endpoint("east", "gw-a", 5)),
+                writes(2, "west api", WEST, Change::Created, endpoint("east", "gw-a", 5)),
+                writes(3, "west api", WEST, Change::Created, north.clone()),
+                writes(4, "broker api", EAST, Change::Created, cluster_record("east", pods, "10.102.0.0/16")),
+                writes(30, "west api", WEST, Change::Deleted, endpoint("east", "gw-a", 5)),
+            ];
+            watch(vec![], &facts).len()
+        };
+        assert_eq!((watch("10.2.128.0/17"), watch("10.3.0.0/16")), (0, 1));
     }
 
     #[test]

@@ -57,14 +57,16 @@ impl NoLeak {
     }
 
     /// A claim of another cluster's that this write changes, or takes away. Who writes what was not there gives back what he
-    /// knows, which may not be all.
+    /// knows, which may not be all; and what was claimed no later than in the epoch in which its cluster left is void.
     fn changes_claims(&mut self, by: &Place, before: Option<&Object>, now: &Claims) -> Option<String> {
         let Place::Daemon(author, ..) = by else { return None };
         let none = BTreeMap::new();
         let before = if let Some(Object::Claims(before)) = before { &before.members } else { &none };
         let made = |id: &ClusterId, claim: &Claim| self.claims.get(id).is_some_and(|all| all.contains(claim));
-        let is_void =
-            |id: &ClusterId, stood: &Claim| self.last.get(id).is_some_and(|last| last.as_ref() != Some(stood));
+        let is_void = |id: &ClusterId, stood: &Claim| {
+            now.is_of_before_it_left(id, stood.epoch)
+                || self.last.get(id).is_some_and(|last| last.as_ref() != Some(stood))
+        };
         let stands = |id: &ClusterId| before.get(id).filter(|stood| !is_void(id, stood)).cloned();
         let kept = |id: &ClusterId, claim: &Claim| stands(id).map_or_else(|| made(id, claim), |stood| stood == *claim);
         let others = now.members.iter().filter(|(id, claim)| *id != author && !kept(id, claim));
@@ -129,6 +131,7 @@ mod tests {
         act, applied, broken, claims, cluster, endpoint, fact, scenario, secs, web_record, web_slice, wrote,
     };
     use crate::{ApiFault, Change, Verb};
+    use tombolo_core::base::Epoch;
     use tombolo_core::model::SourceEndpoint;
 
     fn watch(facts: &[Fact]) -> Vec<String> {
@@ -178,6 +181,23 @@ mod tests {
         ];
         let timeline = [3, 6].map(|at| act(at, Verb::Api(ApiRef::Broker, ApiFault::RestartedEmpty))).to_vec();
         assert_eq!(broken(&mut NoLeak::of(&scenario(timeline, vec![])), &facts, secs(60)), [""; 0]);
+    }
+
+    #[test]
+    fn a_claim_of_no_later_than_its_cluster_left_may_go_and_a_later_one_may_not() {
+        let claim = |epoch| {
+            let Object::Claims(all) = claims(&[("east", "10.2.0.0/16")]) else { panic!("no claims") };
+            let mut all = Claims::clone(&all);
+            all.members.values_mut().for_each(|claim| claim.epoch = Epoch(epoch));
+            Object::from(all)
+        };
+        let noted = Object::from(Claims { left: [(cluster("east"), Epoch(5))].into(), ..Claims::default() });
+        let seen = |epoch| {
+            let by = |at, by, object| fact(secs(at), "broker api", wrote(by, Change::Replaced, object));
+            watch(&[by(1, "east/gw-a gateway", claim(epoch)), by(2, "west/gw-a gateway", noted.clone())])
+        };
+        assert_eq!(seen(5), [""; 0]);
+        assert_eq!(seen(6), ["west/gw-a gateway changed the claim of east"]);
     }
 
     #[test]

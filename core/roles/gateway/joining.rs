@@ -15,7 +15,7 @@
 use super::{COPIED, Gateway, OF_ELECTION};
 use crate::base::{ClusterId, Epoch, Instant, Machine};
 use crate::ipam::{self, Application, Claiming, GlobalWish, Grounds, Outcome};
-use crate::model::{Api, ApiError, Claim, Claims, ClusterRecord, Kind, Object, Ranges, Version, Write};
+use crate::model::{Api, ApiError, Claim, Claims, ClusterRecord, Kind, Object, Ranges, Version, WatchEvent, Write};
 use crate::roles::node_side::{NodeConfig, claims, nodes};
 use crate::roles::{Event, Output, RequestId};
 use alloc::collections::BTreeMap;
@@ -146,6 +146,25 @@ impl Gateway {
         self.joining.notes.iter().all(has)
     }
 
+    /// Whether the broker lacks claims of others that it had: a backup of before they were made.
+    fn claims_are_lost(&self) -> bool {
+        let own = &self.node.config().cluster;
+        let lost = |shown| ipam::lost_claims(shown, &self.joining.latest).keys().any(|cluster| cluster != own);
+        claims(&self.index).is_some_and(lost)
+    }
+
+    /// Somebody removes claims from those that are shown, who wants those clusters forgotten. (What a listing lacks, the broker
+    /// may have lost.)
+    pub(super) fn see_removals(&mut self, api: Api, event: &WatchEvent) {
+        let (Api::Broker, WatchEvent::Applied(Object::Claims(now), _)) = (api, event) else { return };
+        let shown = self.index.shown(api, &Object::from(Claims::default()).key());
+        let Some(before) = shown.and_then(|(object, _)| as_claims(object)) else { return };
+        if self.index.is_live(api, Kind::Claims) {
+            let removed = before.members.keys().filter(|cluster| !now.members.contains_key(*cluster));
+            removed.for_each(|cluster| drop(self.joining.latest.remove(cluster)));
+        }
+    }
+
     /// Whether it is of a cluster that left, and of before. One that is reached has joined again, and will say so.
     pub(super) fn is_of_before_it_left(&self, object: &Object) -> bool {
         let Some((of, epoch)) = object.announced() else { return false };
@@ -188,7 +207,7 @@ impl Gateway {
         if self.claim_is_shown() {
             self.joining.claimed = true;
             self.joining.told = None;
-            if self.notes_are_shown() {
+            if self.notes_are_shown() && !self.claims_are_lost() {
                 self.joining.asked = None;
                 return;
             }

@@ -174,6 +174,11 @@ pub fn lease(epoch: u64, renewed: u64) -> Object {
     })
 }
 
+/// A claim of east's: its id, the UID of its kube-system, its pods and its services.
+pub const EAST: (&str, &str, &str, &str) = ("east", "uid-east", "10.2.0.0/16", "10.102.0.0/16");
+/// One of west's.
+pub const WEST: (&str, &str, &str, &str) = ("west", "uid-west", "10.1.0.0/16", "10.101.0.0/16");
+
 /// The claims of clusters: of each its id, the UID of its kube-system, its pods and its services.
 pub fn claims(members: &[(&str, &str, &str, &str)]) -> Object {
     let claim = |(name, identity, pods, services): &(&str, &str, &str, &str)| {

@@ -1,16 +1,15 @@
 //! The holder claims the cluster's ranges before it announces them, and announces nothing that is another's.
 
-use super::cluster::{candidates, claims, cluster, record, west};
+use super::cluster::{EAST, WEST, candidates, claims, cluster, record, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Wall};
-use crate::model::{Api, CableDriver, Endpoint, Kind, Object};
+use crate::model::{Api, CableDriver, Claims, Endpoint, Kind, Object};
 use crate::roles::{Event, Gateway, GatewayConfig, Input};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-const EAST: (&str, &str, &str, &str) = ("east", "uid-east", "10.2.0.0/16", "10.102.0.0/16");
 /// Its pods meet those of west.
 const NORTH: (&str, &str, &str, &str) = ("north", "uid-north", "10.1.128.0/17", "10.103.0.0/16");
 const REFUSAL: &str = "is refused, and announces nothing: ranges overlap: 10.1.0.0/16 for pods of west meets \
@@ -172,6 +171,48 @@ fn a_broker_that_lost_its_data_gets_all_claims_back_also_of_those_who_are_away()
     assert_eq!(claimers(&scene), ["east", "west"]);
     assert_eq!(announces(&scene, "west").len(), 3);
     assert_eq!(scene.told(), [""; 0]);
+}
+
+/// A broker that got a backup of before east joined would let another have east's ranges, were east away (F3).
+#[test]
+fn a_broker_that_got_old_claims_back_gets_those_that_came_since() {
+    let of_west = |scene: &Scene| {
+        let claims = scene.apis.of_kind(Api::Broker, Kind::Claims);
+        let [Object::Claims(claims)] = claims.as_slice() else { panic!("{claims:?}") };
+        let mut old = Claims::clone(claims);
+        old.members.retain(|id, _| id.as_str() == "west");
+        old
+    };
+    let mut scene = settled(&[claims(&[EAST])]);
+    let old = of_west(&scene);
+    scene.apis.put(Api::Broker, old.clone().into());
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(1));
+    assert_eq!(claimers(&scene), ["east", "west"]);
+    // One that left since has not lost its claim.
+    let left = Claims { left: [(cluster("east"), Epoch(7))].into(), ..old.clone() };
+    scene.apis.put(Api::Broker, left.into());
+    scene.list(Api::Broker);
+    scene.run(Duration::from_secs(60));
+    assert_eq!(claimers(&scene), ["west"]);
+}
+
+#[test]
+fn a_claim_that_somebody_removes_or_that_meets_one_that_stands_is_not_given_back() {
+    let newcomer = ("north", "uid-north", EAST.2, "10.103.0.0/16");
+    for (members, is_listed) in [(&[WEST][..], false), (&[WEST, newcomer], true)] {
+        let mut scene = settled(&[claims(&[EAST])]);
+        scene.written.clear();
+        if is_listed {
+            scene.apis.put(Api::Broker, claims(members));
+            scene.list(Api::Broker);
+        } else {
+            scene.show(Api::Broker, claims(members));
+        }
+        scene.run(Duration::from_secs(90));
+        let expected: Vec<&str> = if is_listed { vec!["north", "west"] } else { vec!["west"] };
+        assert_eq!((claimers(&scene), &scene.written[..]), (expected.iter().map(|id| (*id).into()).collect(), &[][..]));
+    }
 }
 
 #[test]

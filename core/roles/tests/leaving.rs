@@ -1,6 +1,6 @@
 //! A cluster leaves: its gateways take away all they have written, and nothing of others'.
 
-use super::cluster::{candidates, card, claims, cluster, lease, record, west};
+use super::cluster::{EAST, WEST, candidates, card, claims, cluster, lease, record, west};
 use super::scene::{Scene, settled};
 use crate::base::{Epoch, Wall};
 use crate::model::{Api, Claims, Kind, Object};
@@ -8,9 +8,6 @@ use crate::roles::{Event, Gateway, GatewayConfig, Input};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
-
-const EAST: (&str, &str, &str, &str) = ("east", "uid-east", "10.2.0.0/16", "10.102.0.0/16");
-const WEST: (&str, &str, &str, &str) = ("west", "uid-west", "10.1.0.0/16", "10.101.0.0/16");
 
 fn east() -> Vec<Object> {
     [record("east", 2, 7), candidates("east", 2, 7, &[("gw-a", 0)]), claims(&[EAST])].into()

@@ -309,6 +309,27 @@ fn what_was_listed_long_before_words_are_missed_stays_believed() {
     assert_eq!(believed(&index), [export("a", 3)]);
 }
 
+/// Found by hand: a member was cut off while another joined. Its old watch of words told of that when the cut was over, before
+/// the other watches had listed, and broke off a second later: the newcomer's names were gone until it had listed.
+#[test]
+fn what_came_with_a_listing_as_the_last_word_says_is_believed_while_words_are_missed() {
+    let Object::ExportSummary(word) = summary("a", 9) else { unreachable!() };
+    for vouches in [true, false] {
+        let mut index = Index::default();
+        list_of(&mut index, Kind::ExportRecord, "5", &[]);
+        list_of(&mut index, Kind::ExportSummary, "5", &[]);
+        let digest = if vouches { Digest::EMPTY.with(&export("a", 3).key()) } else { Digest::EMPTY };
+        let word = Object::from(ExportSummary { digest, ..ExportSummary::clone(&word) });
+        watched(&mut index, WatchEvent::Applied(word, Version("6".into())));
+        list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
+        watched(&mut index, WatchEvent::Lost(Kind::ExportSummary));
+        assert_eq!(believed(&index), if vouches { vec![export("a", 3)] } else { vec![] });
+        // What it is like is not in words.
+        list_of(&mut index, Kind::ExportRecord, "7", &[export("a", 4)]);
+        assert_eq!(believed(&index), if vouches { vec![export("a", 3)] } else { vec![] });
+    }
+}
+
 #[test]
 fn what_is_shown_of_an_earlier_epoch_is_written_over_and_not_believed() {
     let mut index = listed(&[]);
