@@ -35,6 +35,7 @@ mod looks;
 mod own;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use super::by_service::{ByService, as_slice};
 use super::{Event, Input, Output, RequestId, Role};
@@ -50,6 +51,7 @@ use core::time::Duration;
 use leaving::Left;
 use own::{Own, Summary};
 use serde::{Deserialize, Serialize};
+use words::Words;
 
 /// How many writes may be under way before the other services wait. All of a clusterset are judged at the start, and an API
 /// has no use for a hundred thousand requests at once, nor has the daemon for the memory that they take.
@@ -76,6 +78,8 @@ pub enum DiscoveryWake {
     Absence,
     /// Members have had their time to say that all they have is at the broker.
     Silence,
+    /// The word of a cluster could not be read, and is asked for again.
+    Word,
 }
 
 /// The machine. See the module docs.
@@ -101,6 +105,8 @@ pub struct Discovery {
     summaries: BTreeMap<Api, Summary>,
     /// Until when it waits for the words of members.
     patient_until: Option<Instant>,
+    /// Words that are being read.
+    words: Words,
     wall: Wall,
     writer: Writer,
     /// Services that are yet to be judged: there were too many to write about all of them at once.
@@ -128,6 +134,7 @@ impl Discovery {
             ranges: BTreeMap::new(),
             summaries: BTreeMap::new(),
             patient_until: None,
+            words: Words::default(),
             wall: Wall::default(),
             writer: Writer::new(seed),
             touched: BTreeSet::new(),
@@ -146,6 +153,8 @@ impl Discovery {
         let (before, stood) = (self.complete(), (self.member, whose_id(self)));
         let claims = if api == Api::Broker { self.claims(&event) } else { None };
         let about_clusters = event.kind() == Kind::Cluster;
+        let may_ask =
+            api == Api::Broker && (event.kind() == Kind::ExportSummary || matches!(event, WatchEvent::Synced(_)));
         let lost = if let WatchEvent::Synced(kind) = event { self.writer.relisted(api, kind) } else { Vec::new() };
         let changed = self.index.watched(api, event, now);
         self.member = self.member || self.is_announced();
@@ -170,6 +179,9 @@ impl Discovery {
         touched.extend(self.believe_absences(now));
         if complete != before || (self.member, whose_id(self)) != stood {
             touched.extend(self.services());
+        }
+        if may_ask {
+            self.ask_for_words();
         }
         self.judge_all(touched);
     }
@@ -450,7 +462,8 @@ impl Machine for Discovery {
             // What it holds at the APIs stays there: other clusters use it, and the next process goes on with it.
             Input::Stop => self.stopped = true,
             Input::Leave => self.leave(),
-            Input::Read(..) | Input::Hello { .. } | Input::Probe { .. } | Input::LookedUp(_) | Input::Applied(_) => {}
+            Input::Read(id, result) => self.word_read(id, result, now),
+            Input::Hello { .. } | Input::Probe { .. } | Input::LookedUp(_) | Input::Applied(_) => {}
         }
     }
 
@@ -461,6 +474,9 @@ impl Machine for Discovery {
         if let Some(event) = self.events.pop_front() {
             return Some(Output::Event(event));
         }
+        if let Some((id, key)) = self.words.poll_read() {
+            return Some(Output::Read(id, Api::Broker, key));
+        }
         self.writer.poll_write().map(|(request, api, write)| Output::Write(RequestId(request), api, write))
     }
 
@@ -468,7 +484,8 @@ impl Machine for Discovery {
         let write = self.writer.poll_timeout().map(|at| (at, DiscoveryWake::Write));
         let absence = self.index.poll_timeout().map(|at| (at, DiscoveryWake::Absence));
         let silence = self.patient_until.map(|at| (at, DiscoveryWake::Silence));
-        [write, absence, silence].into_iter().flatten().min().filter(|_| !self.stopped)
+        let word = self.words.poll_timeout().map(|at| (at, DiscoveryWake::Word));
+        [write, absence, silence, word].into_iter().flatten().min().filter(|_| !self.stopped)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -478,6 +495,9 @@ impl Machine for Discovery {
         let due = self.writer.due(now);
         if !due.is_empty() {
             self.judge_again(due);
+        }
+        if self.words.is_due(now) {
+            self.ask_for_words();
         }
         let gone = self.believe_absences(now);
         let waited = self.patient_until.take_if(|at| *at <= now).is_some();

@@ -128,42 +128,18 @@ impl Index {
     /// Takes one step of a watch and gives the keys whose objects changed, came, went, are not shown any more, or are not
     /// believed to be as they are shown.
     pub fn watched(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
-        if (api, event.kind()) != (Api::Broker, Kind::ExportSummary) {
-            return self.show(api, event, now);
+        match (api, &event) {
+            (Api::Broker, WatchEvent::Applied(object @ Object::ExportSummary(_), _)) => {
+                self.former.hear(object.cluster())
+            }
+            (
+                Api::Broker,
+                WatchEvent::Deleted(Key { kind: Kind::ExportSummary, .. }) | WatchEvent::Synced(Kind::ExportSummary),
+            ) => {
+                self.former.hear(None);
+            }
+            _ => {}
         }
-        if matches!(event, WatchEvent::Lost(_)) {
-            // What was listed long before words could be missed was confirmed by them.
-            let outdated = self.clusters_with_a_former(Self::is_outdated);
-            self.former.forget_old(now, |of| outdated.contains(of));
-            self.vouched_for().iter().for_each(|key| self.former.remove(key));
-        }
-        let speaker = if let WatchEvent::Applied(object, _) = &event { object.cluster().cloned() } else { None };
-        let all_are_heard = matches!(event, WatchEvent::Synced(_));
-        let was_of_past = self.clusters_with_a_former(Self::shows_the_past_of);
-        let mut changed = self.show(api, event, now);
-        let of_past = self.clusters_with_a_former(Self::shows_the_past_of);
-        let turned = |of: &ClusterId| was_of_past.contains(of) != of_past.contains(of);
-        changed.extend(self.former.keys().filter(|(_, of)| turned(of)).map(|(key, _)| key.clone()));
-        let is_confirmed = |of: &ClusterId| all_are_heard || speaker.as_ref() == Some(of);
-        self.former.retain(|of| !is_confirmed(of) || of_past.contains(of));
-        changed
-    }
-
-    /// Of whom a listing replaced something, and who are `such`.
-    fn clusters_with_a_former(&self, such: impl Fn(&Self, &ClusterId) -> bool) -> BTreeSet<ClusterId> {
-        let all: BTreeSet<&ClusterId> = self.former.keys().map(|(_, of)| of).collect();
-        all.into_iter().filter(|of| such(self, of)).cloned().collect()
-    }
-
-    /// What came or went with a listing, as the last word of its cluster says that it did: words name what is there.
-    fn vouched_for(&self) -> Vec<Key> {
-        let vouching = self.clusters_with_a_former(|index, of| index.summary_holds(Api::Broker, of));
-        let came_or_went = |key: &Key| self.former.was_there(key) != self.shown(Api::Broker, key).is_some();
-        let such = self.former.keys().filter(|(key, of)| vouching.contains(*of) && came_or_went(key));
-        such.map(|(key, _)| key.clone()).collect()
-    }
-
-    fn show(&mut self, api: Api, event: WatchEvent, now: Instant) -> Vec<Key> {
         match event {
             WatchEvent::Began(kind) => {
                 self.view_mut(api, kind).begin();
@@ -173,7 +149,7 @@ impl Index {
                 let key = object.key();
                 self.not_missing(api, &key);
                 self.note_word(api, &object);
-                self.note_former(api, &key, &object, now);
+                self.note_former(api, &key, &object);
                 if self.view_mut(api, key.kind).show(&key, object, version) { Vec::from([key]) } else { Vec::new() }
             }
             WatchEvent::Deleted(key) => {
@@ -222,14 +198,18 @@ impl Index {
         }
     }
 
-    fn note_former(&mut self, api: Api, key: &Key, object: &Object, now: Instant) {
+    fn note_former(&mut self, api: Api, key: &Key, object: &Object) {
         let Some(cluster) = object.cluster().filter(|_| api == Api::Broker && key.kind.is_summarised()) else { return };
         let Some(view) = self.views.get(&(api, key.kind)) else { return };
-        let before = view.objects.get(key.into()).map(|kept| &kept.object);
         if view.unmarked.is_none() {
             self.former.remove(key);
-        } else if view.synced && before != Some(object) {
-            self.former.keep(key, cluster, before, now);
+            return;
+        }
+        let before = view.objects.get(key.into()).map(|kept| &kept.object);
+        // Who never says a word is not waited for.
+        let speaks = self.newest_word_of(api, Kind::ExportSummary, cluster).is_some();
+        if view.synced && before != Some(object) && speaks {
+            self.former.keep(key, cluster, before, object);
         }
     }
 
@@ -294,29 +274,36 @@ impl Index {
         keyed.take_while(move |(key, _)| key.is_named(service))
     }
 
-    /// What is believed of those of them that are at the broker: of a cluster whose word there is an old one, what was there
-    /// before.
+    /// What is believed of those of them that are at the broker: where a listing shows something else than there was, that
+    /// which was, until the word of its cluster was read.
     pub fn believed_of_service<'a>(&'a self, kind: Kind, service: &'a ServiceKey) -> impl Iterator<Item = &'a Object> {
-        let as_shown = |key| {
-            let former = if self.former.is_empty() { None } else { self.former.owner_of(&Key::from(key)) };
-            former.is_none_or(|cluster| !self.shows_the_past_of(cluster))
-        };
-        let shown = self.of_service(Api::Broker, kind, service).filter(move |(key, _)| as_shown(*key));
-        let former = self.former.of_service(kind, service).filter(|(cluster, _)| self.shows_the_past_of(cluster));
-        shown.chain(former.map(|(_, object)| (object.key_ref(), object))).map(|(_, object)| object)
+        let is_replaced = |key| !self.former.is_empty() && self.former.has(&Key::from(key));
+        let shown = self.of_service(Api::Broker, kind, service).filter(move |(key, _)| !is_replaced(*key));
+        shown.map(|(_, object)| object).chain(self.former.of_service(kind, service))
     }
 
-    /// Whether the broker may be showing what a cluster had there once, out of a backup: its summary there is older than one
-    /// before, or nobody knows, since summaries are yet to be listed.
-    fn shows_the_past_of(&self, cluster: &ClusterId) -> bool {
-        let words = (Api::Broker, Kind::ExportSummary);
-        let unheard = || self.views.get(&words).is_some_and(|view| view.lost);
-        self.is_outdated(cluster) || unheard() && self.newest_word_of(words.0, words.1, cluster).is_some()
+    /// Whose [`ExportSummary`] at the broker is to be read, since a listing showed something else of theirs than there was. Each
+    /// is given once, until it was [answered](Self::answered) or not.
+    ///
+    /// [`ExportSummary`]: crate::model::ExportSummary
+    pub fn to_ask(&mut self) -> Vec<ClusterId> {
+        self.former.to_ask()
     }
 
-    fn is_outdated(&self, cluster: &ClusterId) -> bool {
-        let kind = Kind::ExportSummary;
-        self.shown(Api::Broker, &word(kind, cluster)).is_some() && self.word_of(Api::Broker, kind, cluster).is_none()
+    /// What was read. Gives the keys of what is believed from now on.
+    pub fn answered(&mut self, cluster: &ClusterId, word: Option<&Object>) -> Vec<Key> {
+        let age = word.and_then(word_by).map(|(_, age)| age);
+        let newest = self.newest_word_of(Api::Broker, Kind::ExportSummary, cluster);
+        if age.is_some() && age < newest {
+            self.former.deny(cluster);
+            return Vec::new();
+        }
+        self.former.confirm(cluster)
+    }
+
+    /// It could not be read.
+    pub fn unanswered(&mut self, cluster: &ClusterId) {
+        self.former.unanswered(cluster);
     }
 
     /// Keeps `object` in the place of one that equals it: what it shares with others is then there once.

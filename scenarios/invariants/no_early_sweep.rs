@@ -9,6 +9,7 @@ use crate::mirror::Mirror;
 use crate::trouble::Trouble;
 use crate::{ApiRef, Change, Fact, Place, Scenario, What};
 use core::time::Duration;
+use std::collections::BTreeMap;
 use tombolo_core::base::{Cidr, ClusterId, Epoch};
 use tombolo_core::model::{ClusterRecord, Import, Key, Kind, Object, ServiceKey};
 
@@ -20,6 +21,8 @@ pub(super) struct NoEarlySweep {
     exports: Exports,
     membership: Membership,
     mirror: Mirror,
+    /// The latest epoch in which each cluster ever announced an Endpoint.
+    latest: BTreeMap<ClusterId, Epoch>,
 }
 
 impl NoEarlySweep {
@@ -29,6 +32,7 @@ impl NoEarlySweep {
             exports: Exports::of(scenario),
             membership: Membership::of(scenario),
             mirror: Mirror::of(scenario),
+            latest: BTreeMap::new(),
         }
     }
 }
@@ -46,6 +50,10 @@ impl Invariant for NoEarlySweep {
         self.trouble.watch(fact);
         let before = self.mirror.watch(fact);
         let (What::Wrote { by, change, key, object }, Place::Api(api)) = (&fact.what, &fact.place) else { return None };
+        if let (Change::Created | Change::Replaced, Object::Endpoint(endpoint)) = (change, object) {
+            let latest = self.latest.entry(endpoint.cluster.clone()).or_default();
+            *latest = endpoint.epoch.max(*latest);
+        }
         if matches!(by, Place::Daemon(author, ..) if self.membership.was_leaving(author, fact.at, &self.trouble)) {
             return None;
         }
@@ -112,20 +120,13 @@ impl NoEarlySweep {
     /// Says that the copied announcement still stands in its cluster, and that no later one takes its place.
     fn still_announced(&self, api: &ApiRef, key: &Key, object: &Object, at: Duration) -> Option<String> {
         let (cluster, epoch) = object.announced()?;
-        let superseded = key.kind == Kind::Endpoint && self.superseded(api, cluster, epoch);
+        // A later term's was there, wherever that was: a backup may have brought the former one back.
+        let superseded = key.kind == Kind::Endpoint && self.latest.get(cluster) > Some(&epoch);
         if superseded || self.membership.was_leaving(cluster, at, &self.trouble) || self.is_contested(api, cluster) {
             return None;
         }
         let origin = ApiRef::Cluster(cluster.clone());
         self.mirror.get(&origin, key).map(|_| format!("it still stands in {cluster}, where it comes from"))
-    }
-
-    fn superseded(&self, api: &ApiRef, cluster: &ClusterId, epoch: Epoch) -> bool {
-        let origin = ApiRef::Cluster(cluster.clone());
-        [api, &origin]
-            .into_iter()
-            .flat_map(|at| self.mirror.objects_at(at, Kind::Endpoint))
-            .any(|object| matches!(object, Object::Endpoint(other) if other.cluster == *cluster && other.epoch > epoch))
     }
 }
 

@@ -493,8 +493,17 @@ impl AnyApis {
 
     /// Not every write is answered; some are followed by what the watch shows of them, in either order.
     fn answers(&mut self, output: &Output, rng: &mut Rng) -> Vec<(Duration, Input)> {
-        let Output::Write(request, api, write) = output else { return vec![] };
         let version = self.version();
+        if let Output::Read(id, _, key) = output {
+            let word = Object::from(summary_of(&key.name, rng.below(5), &[]));
+            let read = match rng.below(4) {
+                0 => Err(ApiError::Unreachable),
+                1 => Ok(None),
+                _ => Ok(Some((word, version))),
+            };
+            return vec![(Duration::from_millis(rng.below(100)), Input::Read(*id, read))];
+        }
+        let Output::Write(request, api, write) = output else { return vec![] };
         let result = match rng.below(4) {
             0 => Err(ApiError::Conflict),
             1 => Err(ApiError::Unreachable),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::{Epoch, Label, Wall};
 use crate::model::{ClusterRecord, ExportRecord, ExportSummary, Family, Offer, ServiceExport, ServiceKey, ServiceType};
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use core::time::Duration;
 
@@ -241,93 +241,93 @@ fn believed(index: &Index) -> Vec<Object> {
     index.believed_of_service(Kind::ExportRecord, &web()).cloned().collect()
 }
 
+fn asked(index: &mut Index) -> Vec<String> {
+    index.to_ask().iter().map(ToString::to_string).collect()
+}
+
+fn answered(index: &mut Index, cluster: &str, generation: u64) -> Vec<Key> {
+    index.answered(&ClusterId::new(cluster).unwrap(), Some(&summary(cluster, generation)))
+}
+
+/// East was listed as it was, a and b have said a word, plain never does.
+fn spoken() -> Index {
+    let mut index = Index::default();
+    list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2), export("plain", 2)]);
+    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9), summary("b", 9)]);
+    assert_eq!(asked(&mut index), [""; 0], "nothing was replaced");
+    index
+}
+
 #[test]
-fn what_a_listing_shows_of_one_whose_word_is_an_old_one_is_not_believed_in_whatever_order_they_come() {
-    for word_first in [true, false] {
-        let mut index = Index::default();
-        list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2), export("c", 2)]);
-        list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9), summary("b", 9), summary("c", 9)]);
-        let old = [export("a", 1), export("b", 1), export("c", 1)];
-        let words = [summary("a", 8), summary("b", 8), summary("c", 9)];
-        if word_first {
-            list_of(&mut index, Kind::ExportSummary, "3", &words);
-            list_of(&mut index, Kind::ExportRecord, "3", &old);
-        } else {
-            list_of(&mut index, Kind::ExportRecord, "3", &old);
-            let changed = list_of(&mut index, Kind::ExportSummary, "3", &words);
-            assert!(changed.contains(&export("a", 1).key()) && changed.contains(&export("b", 1).key()));
-        }
-        // The summary of c says nothing of contents.
-        assert_eq!(believed(&index), [export("c", 1), export("a", 2)], "word first: {word_first}");
-        assert_eq!(index.shown(Api::Broker, &export("a", 1).key()).map(|(object, _)| object), Some(&export("a", 1)));
-        // Another listing of the same changes nothing.
-        list_of(&mut index, Kind::ExportRecord, "3", &old);
-        assert_eq!(believed(&index), [export("c", 1), export("a", 2)]);
-        // What is written now is of now, and so is all once its cluster says so.
-        watched(&mut index, WatchEvent::Applied(export("a", 3), Version("7".into())));
-        assert_eq!(believed(&index), [export("a", 3), export("c", 1)]);
-        let changed = watched(&mut index, WatchEvent::Applied(summary("b", 10), Version("8".into())));
-        assert!(changed.contains(&export("b", 1).key()));
-        assert_eq!(believed(&index), [export("a", 3), export("b", 1), export("c", 1)]);
-    }
+fn what_a_listing_replaces_is_believed_until_its_cluster_s_word_was_read_and_is_of_now() {
+    let mut index = spoken();
+    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3), export("b", 3), export("plain", 3)]);
+    assert_eq!(believed(&index), [export("plain", 3), export("a", 2)], "who never says a word is not waited for");
+    assert_eq!(index.shown(Api::Broker, &export("a", 3).key()).map(|(object, _)| object), Some(&export("a", 3)));
+    assert_eq!((asked(&mut index), asked(&mut index)), (vec!["a".into(), "b".into()], vec![]));
+    assert_eq!(answered(&mut index, "a", 9), [export("a", 3).key()]);
+    assert_eq!(believed(&index), [export("a", 3), export("plain", 3)]);
+    assert_eq!(index.answered(&ClusterId::new("b").unwrap(), None), [export("b", 3).key()], "it has none any more");
+    assert_eq!(believed(&index), [export("a", 3), export("b", 3), export("plain", 3)]);
+}
+
+#[test]
+fn what_a_listing_shows_of_one_whose_word_is_an_old_one_is_not_believed_until_there_is_another() {
+    let mut index = spoken();
+    let old = [export("a", 1), export("b", 1)];
+    list_of(&mut index, Kind::ExportRecord, "3", &old);
+    assert_eq!(asked(&mut index), ["a", "b"]);
+    assert_eq!((answered(&mut index, "a", 8), answered(&mut index, "b", 8)), (vec![], vec![]));
+    assert_eq!(believed(&index), [export("plain", 2), export("a", 2)]);
+    // Another listing of the same changes nothing, and nobody is asked again.
+    list_of(&mut index, Kind::ExportRecord, "3", &old);
+    assert_eq!((believed(&index).len(), asked(&mut index)), (2, vec![]));
+    // What is written now is of now, and so is all once its cluster says so.
+    watched(&mut index, WatchEvent::Applied(export("a", 3), Version("7".into())));
+    assert_eq!(believed(&index), [export("a", 3), export("plain", 2)]);
+    watched(&mut index, WatchEvent::Applied(summary("b", 10), Version("8".into())));
+    assert_eq!(asked(&mut index), ["b"]);
+    assert_eq!(answered(&mut index, "b", 10), [export("b", 1).key()]);
+    assert_eq!(believed(&index), [export("a", 3), export("b", 1), export("plain", 2)]);
+}
+
+#[test]
+fn an_answer_speaks_for_what_was_listed_before_it_was_asked_for() {
+    let mut index = spoken();
+    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
+    assert_eq!(asked(&mut index), ["a"]);
+    // A backup came meanwhile.
+    list_of(&mut index, Kind::ExportRecord, "3", &[export("a", 1)]);
+    assert_eq!(asked(&mut index), [""; 0], "one at a time");
+    assert_eq!(answered(&mut index, "a", 9), []);
+    assert_eq!(believed(&index), [export("plain", 2), export("a", 2)]);
+    assert_eq!(asked(&mut index), ["a"]);
+    index.unanswered(&ClusterId::new("a").unwrap());
+    assert_eq!(asked(&mut index), ["a"], "again, as long as nobody answers");
+    // It is as it was.
+    list_of(&mut index, Kind::ExportRecord, "8", &[export("a", 2)]);
+    watched(&mut index, WatchEvent::Deleted(export("a", 2).key()));
+    assert_eq!(believed(&index), [export("plain", 2)]);
 }
 
 #[test]
 fn what_a_cluster_takes_away_while_its_word_is_an_old_one_is_gone() {
-    let mut index = Index::default();
-    list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2)]);
-    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9)]);
-    list_of(&mut index, Kind::ExportRecord, "3", &[export("a", 1)]);
-    list_of(&mut index, Kind::ExportSummary, "3", &[summary("a", 8)]);
+    let mut index = spoken();
+    list_of(&mut index, Kind::ExportRecord, "3", &[export("a", 1), export("plain", 2)]);
+    assert_eq!((asked(&mut index), answered(&mut index, "a", 8)), (vec!["a".into()], vec![]));
     assert_eq!(watched(&mut index, WatchEvent::Deleted(export("a", 1).key())), [export("a", 1).key()]);
-    assert_eq!(believed(&index), []);
+    assert_eq!(believed(&index), [export("plain", 2)]);
 }
 
 #[test]
-fn what_is_listed_while_words_are_missed_is_believed_once_they_are_heard() {
-    let mut index = Index::default();
-    list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2), export("plain", 2)]);
-    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9)]);
+fn a_watch_that_broke_off_is_followed_again_when_it_has_listed() {
+    let mut index = spoken();
+    let both = [Kind::ExportSummary, Kind::ExportRecord];
+    assert!(index.follows(Api::Broker, &both));
     watched(&mut index, WatchEvent::Lost(Kind::ExportRecord));
-    assert!(!index.follows(Api::Broker, &[Kind::ExportSummary, Kind::ExportRecord]));
-    watched(&mut index, WatchEvent::Lost(Kind::ExportSummary));
-    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3), export("plain", 3)]);
-    assert_eq!(believed(&index), [export("plain", 3), export("a", 2)], "who never says a word is not waited for");
-    let changed = list_of(&mut index, Kind::ExportSummary, "6", &[summary("a", 9)]);
-    assert!(changed.contains(&export("a", 3).key()));
-    assert_eq!(believed(&index), [export("a", 3), export("plain", 3)]);
-    assert!(index.follows(Api::Broker, &[Kind::ExportSummary, Kind::ExportRecord]));
-}
-
-#[test]
-fn what_was_listed_long_before_words_are_missed_stays_believed() {
-    let mut index = Index::default();
+    assert!(!index.follows(Api::Broker, &both));
     list_of(&mut index, Kind::ExportRecord, "5", &[export("a", 2)]);
-    list_of(&mut index, Kind::ExportSummary, "5", &[summary("a", 9)]);
-    list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
-    assert_eq!(index.watched(Api::Broker, WatchEvent::Lost(Kind::ExportSummary), at(LATER)), []);
-    assert_eq!(believed(&index), [export("a", 3)]);
-}
-
-/// Found by hand: a member was cut off while another joined. Its old watch of words told of that when the cut was over, before
-/// the other watches had listed, and broke off a second later: the newcomer's names were gone until it had listed.
-#[test]
-fn what_came_with_a_listing_as_the_last_word_says_is_believed_while_words_are_missed() {
-    let Object::ExportSummary(word) = summary("a", 9) else { unreachable!() };
-    for vouches in [true, false] {
-        let mut index = Index::default();
-        list_of(&mut index, Kind::ExportRecord, "5", &[]);
-        list_of(&mut index, Kind::ExportSummary, "5", &[]);
-        let digest = if vouches { Digest::EMPTY.with(&export("a", 3).key()) } else { Digest::EMPTY };
-        let word = Object::from(ExportSummary { digest, ..ExportSummary::clone(&word) });
-        watched(&mut index, WatchEvent::Applied(word, Version("6".into())));
-        list_of(&mut index, Kind::ExportRecord, "6", &[export("a", 3)]);
-        watched(&mut index, WatchEvent::Lost(Kind::ExportSummary));
-        assert_eq!(believed(&index), if vouches { vec![export("a", 3)] } else { vec![] });
-        // What it is like is not in words.
-        list_of(&mut index, Kind::ExportRecord, "7", &[export("a", 4)]);
-        assert_eq!(believed(&index), if vouches { vec![export("a", 3)] } else { vec![] });
-    }
+    assert!(index.follows(Api::Broker, &both));
 }
 
 #[test]

@@ -428,6 +428,14 @@ impl World {
                 }
             }
             Output::Event(event) => member.told.push(event.to_string()),
+            Output::Read(id, Api::Broker, key) => {
+                let there = if member.broker_cut {
+                    Err(ApiError::Unreachable)
+                } else {
+                    Ok(self.broker.objects.get(&key).cloned())
+                };
+                member.inbox.push_back(Input::Read(id, there));
+            }
             Output::Read(..)
             | Output::Send { .. }
             | Output::Probe { .. }
