@@ -112,12 +112,17 @@ impl Tested {
     }
 
     /// The records say something else. A chosen address that they still name stays, and is tested; of one that changed,
-    /// the new value is believed at once: the old one is known to be wrong.
+    /// the new value is believed at once: the old one is known to be wrong. So is another public address where nobody has
+    /// answered yet: it may be the only one through which a box lets anything pass, once we have sent something there.
     pub(super) fn set(&mut self, remote: Remote, around: &mut Around<'_>) {
         if self.remote == remote {
             return;
         }
+        let is_moved = self.remote.public != remote.public;
         self.remote = remote;
+        if is_moved && self.chosen.is_none() {
+            self.presume(around);
+        }
         self.adjust(around);
     }
 

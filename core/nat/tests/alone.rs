@@ -434,6 +434,19 @@ fn a_changed_public_address_is_followed_at_once_and_a_private_choice_does_not_ca
     assert_eq!((west.choice(), west.choices()), (Some((ip(PRIVATE), false)), 1));
 }
 
+/// Found by a newcomer: the box of one lets nobody in, that of the other whoever was sent something, so both waited for the minute
+/// after which the records decide.
+#[test]
+fn a_public_address_that_becomes_known_is_believed_at_once_where_nobody_has_answered() {
+    let mut west = Alone::new(Remote { public: None, nat_enabled: false, ..east() });
+    west.pass(secs(1));
+    assert_eq!(west.choice(), None);
+    west.east_is(east());
+    assert_eq!(west.choice(), Some((ip(PUBLIC), true)));
+    west.answer(Route::Private, Verdict::Ok);
+    assert_eq!(west.choice(), Some((ip(PRIVATE), false)), "whoever answers is right");
+}
+
 #[test]
 fn equal_records_change_nothing_and_ask_nothing() {
     let mut west = Alone::new(east());
