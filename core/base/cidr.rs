@@ -125,7 +125,12 @@ impl From<Cidr> for IpNet {
 impl FromStr for Cidr {
     type Err = CidrError;
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        text.parse::<IpNet>().map_err(|_| CidrError::Syntax)?.try_into()
+        let (address, length) = text.split_once('/').ok_or(CidrError::Syntax)?;
+        // Not as ipnet does, which reads 010.1.0.0 as 10.1.0.0: others read it as 8.1.0.0.
+        let address: IpAddr = address.parse().map_err(|_| CidrError::Syntax)?;
+        let is_plain = length.bytes().all(|byte| byte.is_ascii_digit()) && (length == "0" || !length.starts_with('0'));
+        let length: u8 = length.parse().ok().filter(|_| is_plain).ok_or(CidrError::Syntax)?;
+        IpNet::new(address, length).map_err(|_| CidrError::Syntax)?.try_into()
     }
 }
 
@@ -156,6 +161,16 @@ mod tests {
             "10.1.2.3/16".parse::<Cidr>().unwrap_err().to_string(),
             "bits behind the prefix are set; did you mean 10.1.0.0/16?"
         );
+    }
+
+    #[test]
+    fn leading_zeros_and_signs_are_refused() {
+        for text in
+            ["010.1.0.0/16", "10.1.0.0/016", "10.1.0.0/+16", "10.1.0.0/", "10.1.0.0", "10.1.0.0/33", "/16", "10.1/16"]
+        {
+            assert_eq!(text.parse::<Cidr>(), Err(CidrError::Syntax), "{text}");
+        }
+        assert_eq!(["0.0.0.0/0", "::/0"].map(|text| cidr(text).to_string()), ["0.0.0.0/0", "::/0"]);
     }
 
     #[test]

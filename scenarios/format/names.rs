@@ -8,7 +8,7 @@ use super::tree::{Node, Word};
 use super::values::{Kind, name, no, parse_dns_name, parse_port};
 use super::wrong::{Same, Wrong};
 use crate::{ApiRef, Broker, NodeRef, NodeSpec, Side, Target, Watched, Which};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tombolo_core::base::{ClusterId, NodeName};
 use tombolo_core::model::{Protocol, ServiceKey};
@@ -249,7 +249,9 @@ impl Names {
         {
             return Some(Target::Address(address, port, protocol));
         }
-        let Some(name) = parse_dns_name(host) else {
+        // A slip in an address is no name: nobody would ever have it, and `refuse` would hold for ever.
+        let is_address = host.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let Some(name) = parse_dns_name(host).filter(|_| !is_address) else {
             return no(word, Kind::Target, report);
         };
         if must_exist {
@@ -290,7 +292,8 @@ impl Names {
         }
         let known =
             homes.iter().flat_map(|(_, ports)| ports.iter().map(|(port, protocol)| format!("{port}/{protocol}")));
-        let (known, (port, protocol)) = (known.collect(), port);
+        let known: BTreeSet<String> = known.collect();
+        let (known, (port, protocol)) = (known.into_iter().collect(), port);
         report.add(
             word.part(colon + 1, word.text.len()),
             Wrong::UnknownPort { service: key.clone(), port, protocol, known },

@@ -250,7 +250,11 @@ fn power_off<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) ->
     }
     ground.switch_off(host)?;
     ground.listen_to_nodes();
-    Ok(format!("{cluster}/{node} lost power"))
+    // Nobody moves them to another node.
+    let once = ground.daemons_of(host).into_iter().filter(|daemon| matches!(daemon, Daemon::Discovery | Daemon::Dns));
+    let once: Vec<String> = once.map(|daemon| daemon.to_string()).collect();
+    let with_it = if once.is_empty() { String::new() } else { format!(", and with it {}", once.join(" and ")) };
+    Ok(format!("{cluster}/{node} lost power{with_it}"))
 }
 
 fn power_on<G: Ground>(ground: &mut G, cluster: &ClusterId, node: &NodeName) -> Result<String, StageError> {

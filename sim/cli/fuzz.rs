@@ -31,6 +31,10 @@ pub(super) fn fuzz(asked: &Fuzz) -> anyhow::Result<Ending> {
     if !asked.out.is_dir() {
         bail!("{} is no folder: --out names the folder for the files of what fails", asked.out.display());
     }
+    // Better now than when something was found.
+    let trial = asked.out.join(".fuzz");
+    std::fs::write(&trial, "").with_context(|| format!("nothing can be written to {} (--out)", asked.out.display()))?;
+    std::fs::remove_file(&trial).with_context(|| trial.display().to_string())?;
     let began = Instant::now();
     let hunt = Hunt { asked, began, next: AtomicU64::new(asked.range().0) };
     let mut teller =

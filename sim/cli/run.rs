@@ -13,6 +13,9 @@ use std::sync::mpsc;
 use tombolo_scenarios::{Expectation, Judgement, Options, Report, timeline, trace};
 use tombolo_sim::{Speed, WorldError};
 
+/// So many seeds that failed are named at the end.
+const SEEDS_TOLD: usize = 10;
+
 /// One run to do.
 #[derive(Clone, Copy, Debug)]
 struct Job<'a> {
@@ -207,6 +210,8 @@ fn worst_outage(job: Job<'_>, report: &Report) -> Option<Duration> {
 struct Summary {
     runs: usize,
     failed: Vec<u64>,
+    /// What did not hold, and how often.
+    what: BTreeMap<String, usize>,
     skipped: usize,
     worst: Option<(Duration, u64)>,
 }
@@ -216,7 +221,15 @@ impl Summary {
         self.runs += 1;
         match report.judgement() {
             Judgement::Met => {}
-            Judgement::Failed => self.failed.push(report.seed),
+            Judgement::Failed => {
+                self.failed.push(report.seed);
+                let verdicts = report.verdicts.iter().filter(|verdict| verdict.judgement == Judgement::Failed);
+                let watches = report.watches.iter().filter(|watch| watch.broken > 0);
+                let watches = watches.map(|watch| watch.invariant.to_owned());
+                for what in verdicts.map(|verdict| verdict.expectation.clone()).chain(watches) {
+                    *self.what.entry(what).or_default() += 1;
+                }
+            }
             Judgement::Skipped => self.skipped += 1,
         }
         if let Some(outage) = outage.filter(|outage| self.worst.is_none_or(|(worst, _)| *outage > worst)) {
@@ -237,10 +250,13 @@ impl Summary {
         if let Some((worst, seed)) = self.worst {
             text.push_str(&format!(", worst outage {} (seed {seed})", seconds(worst)));
         }
-        if let Some(first) = self.failed.first() {
-            text.push_str(&format!(", first failed seed {first}"));
+        if !self.failed.is_empty() {
+            let seeds: Vec<String> = self.failed.iter().take(SEEDS_TOLD).map(ToString::to_string).collect();
+            let more = if self.failed.len() > SEEDS_TOLD { ", …" } else { "" };
+            text.push_str(&format!("; seeds {}{more}", seeds.join(", ")));
         }
-        text
+        let what = self.what.iter().map(|(what, count)| format!("\n  failed  {count} times: {what}"));
+        text + &what.collect::<String>()
     }
 }
 

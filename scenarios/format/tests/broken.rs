@@ -64,6 +64,7 @@ broken! {
     an_entry_without_an_expectation: "unchanged: west/active-gateway" => "unchangd: west/active-gateway";
     a_window_has_two_dots: "42s..60s" => "42s-60s";
     an_outage_is_watched_in_a_window: "during: 20s..60s" => "by: 60s";
+    a_target_of_digits_is_an_address: "connect: { from: west/worker, to: \"web.shop.svc.clusterset.local:80\" }" => "refuse: { from: west/worker, to: \"10.104.0.999:80\" }";
     a_target_needs_a_port: "clusterset.local:80\" } }\n" => "clusterset.local\" } }\n";
     something_unknown_to_watch: "unchanged: west/active-gateway" => "unchanged: west/dns";
     a_list_where_a_mapping_belongs: "do: { power_off: west/active-gateway }" => "do: [power_off, west/active-gateway]";
