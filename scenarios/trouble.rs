@@ -3,7 +3,7 @@
 //! Cuts and APIs are read from the timeline, nodes and daemons from the facts, since the timeline may name them by role.
 
 use crate::bounds::REQUEST_DEADLINE;
-use crate::{Act, ApiFault, ApiRef, Daemon, Fact, Place, Scenario, Side, Verb, What, wording};
+use crate::{Act, ApiFault, ApiRef, Broker, Daemon, Fact, Place, Scenario, Side, Verb, What, wording};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tombolo_core::base::{ClusterId, NodeName};
@@ -29,8 +29,9 @@ pub(crate) struct Trouble {
     /// Since when nothing has been broken and nothing has happened, if nothing is.
     calm_since: Option<Duration>,
     emptied: BTreeMap<ApiRef, Duration>,
-    /// When an API last got old data back.
-    restored: Option<Duration>,
+    /// When each API last got old data back.
+    restored: BTreeMap<ApiRef, Duration>,
+    broker: Broker,
 }
 
 impl Trouble {
@@ -48,7 +49,8 @@ impl Trouble {
             calm: Vec::new(),
             calm_since: Some(Duration::ZERO),
             emptied: BTreeMap::new(),
-            restored: None,
+            restored: BTreeMap::new(),
+            broker: scenario.broker.clone(),
         }
     }
 
@@ -140,13 +142,19 @@ impl Trouble {
     }
 
     /// When an API last got old data back.
-    pub(crate) const fn restored(&self) -> Option<Duration> {
-        self.restored
+    pub(crate) fn restored(&self) -> Option<Duration> {
+        self.restored.values().max().copied()
     }
 
-    /// Whether an API got old data back since then.
-    pub(crate) fn restored_since(&self, at: Duration) -> bool {
-        self.restored.is_some_and(|restored| restored >= at)
+    /// Whether the broker or the cluster's own API got old data back since then: nobody but the cluster's daemons takes away
+    /// what comes back there.
+    pub(crate) fn restored_since(&self, cluster: &ClusterId, at: Duration) -> bool {
+        let is_one = |api: &ApiRef| match (api, &self.broker) {
+            (ApiRef::Broker, _) => true,
+            (ApiRef::Cluster(of), Broker::Member(member)) => of == cluster || of == member,
+            (ApiRef::Cluster(of), Broker::Own) => of == cluster,
+        };
+        self.restored.iter().any(|(api, restored)| is_one(api) && *restored >= at)
     }
 
     /// For how long nothing was done; zero while anything is broken.
@@ -253,7 +261,7 @@ impl Trouble {
                         self.apis.remove(api);
                         self.emptied.insert(api.clone(), *at);
                         if *fault == ApiFault::Restored {
-                            self.restored = Some(*at);
+                            self.restored.insert(api.clone(), *at);
                         }
                     }
                     ApiFault::HistoryExpired | ApiFault::BackedUp => {}

@@ -160,7 +160,10 @@ mod tests {
             o.annotations = [("note".into(), "old".into())].into();
         });
         let new = with(record("east", 2, vec![]), |o| {
+            o.affinity = SessionAffinity::ClientIp { timeout_s: 30 };
+            o.traffic_distribution = Some("PreferSameNode".into());
             o.labels = [("team".into(), "b".into()), ("tier".into(), "web".into())].into();
+            o.annotations = [("note".into(), "new".into()), ("more".into(), "here".into())].into();
         });
         assert_eq!(merge([&new, &old]).unwrap().offer, old.offer);
     }

@@ -106,7 +106,7 @@ impl NoLostDelete {
         for (cluster, key, since) in ended {
             // Nobody is there who would take away what an old backup brought back of a cluster that left.
             let left = self.membership.left_since(cluster, now);
-            if left.is_some_and(|left| self.trouble.restored_since(left)) {
+            if left.is_some_and(|left| self.trouble.restored_since(cluster, left)) {
                 continue;
             }
             if self.looked_after.insert((cluster.clone(), key.clone(), since)) {

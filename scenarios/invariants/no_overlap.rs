@@ -27,7 +27,7 @@ impl NoOverlap {
 
     /// Whether what the broker shows of the cluster is out of a backup of before it left: it has no owner any more.
     fn is_ownerless(&self, cluster: &ClusterId, at: Duration) -> bool {
-        self.membership.left_since(cluster, at).is_some_and(|left| self.trouble.restored_since(left))
+        self.membership.left_since(cluster, at).is_some_and(|left| self.trouble.restored_since(cluster, left))
     }
 
     fn range_taken(&self, new: &ClusterRecord, at: Duration) -> Option<String> {

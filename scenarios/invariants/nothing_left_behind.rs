@@ -51,7 +51,7 @@ impl NothingLeftBehind {
             let Some(since) = self.membership.left_since(cluster, now) else { continue };
             if self.looked_after.insert((cluster.clone(), since)) {
                 // Nobody is there who would take away what an old backup brought back.
-                let restored = self.trouble.restored_since(since);
+                let restored = self.trouble.restored_since(cluster, since);
                 let at_apis = if restored { Vec::new() } else { self.left_at_apis(cluster) };
                 let left = at_apis.into_iter().chain(self.left_in_kernels(cluster));
                 self.found.extend(left.map(|left| {

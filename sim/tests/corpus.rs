@@ -4,7 +4,7 @@ use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tombolo_core::roles::Event;
-use tombolo_scenarios::{Fact, Judgement, Options, Place, Rate, Report, Scenario, Stage, Verb, What};
+use tombolo_scenarios::{Fact, Judgement, Options, Place, Rate, Report, Scenario, Stage, Verb, What, timeline};
 use tombolo_sim::Speed;
 use tombolo_sim::core_speed::CoreSpeed;
 use tombolo_sim::full_speed::FullSpeed;
@@ -23,7 +23,22 @@ pub fn trials() -> Vec<Trial> {
         let shown = if folder == "scenarios" { name } else { format!("corpus/{name}") };
         Trial::test(format!("{speed} speed: {shown}"), move || play(folder, &file, speed))
     });
-    plays.chain(spoilt()).chain(unclamped()).chain(terms()).collect()
+    plays.chain(spoilt()).chain(unclamped()).chain(terms()).chain([readme()]).collect()
+}
+
+/// README shows lines of what the demo prints. The hash is of this version of the code; who changes that has no need to renew it.
+fn readme() -> Trial {
+    Trial::test("README shows what the demo prints", || {
+        let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"))?;
+        let block = page.split("```").find(|block| block.contains("\ngateway power loss | full speed | seed 1\n"));
+        let scenario = read("scenarios", Path::new("gateway-power-loss.yaml"))?;
+        let report = judge(&scenario, Speed::Full)?;
+        let prints = timeline(&scenario, &report.facts) + &report.table();
+        let is_printed = |line: &str| prints.lines().any(|printed| printed.trim_end() == line.trim_end());
+        let shown = block.ok_or("no such block")?.lines().filter(|line| !line.contains(", trace "));
+        let strange: Vec<&str> = shown.filter(|line| !line.is_empty() && !is_printed(line)).collect();
+        if strange.is_empty() { Ok(()) } else { Err(format!("not printed any more: {strange:#?}\n{prints}").into()) }
+    })
 }
 
 fn files(folder: &str) -> Vec<PathBuf> {

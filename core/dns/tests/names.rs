@@ -193,6 +193,9 @@ fn a_headless_name_with_nothing_ready_does_not_exist() {
     let lost = headless().lost("west");
     assert_eq!(lost.ask(&format!("south.{DB}"), RecordKind::A, 1), ["NoSuchName"]);
     assert_eq!(lost.ask(&format!("west.{DB}"), RecordKind::A, 1), ["NoSuchName"]);
+    let mut unready = headless();
+    unready.services[1].sources.values_mut().for_each(|source| source.ready = false);
+    assert_eq!(unready.ask(DB, RecordKind::A, 1), ["NoSuchName"], "its pods are there, and not ready");
     let mut none = lost;
     none.services[1].sources.remove("east");
     assert_eq!(none.ask(DB, RecordKind::A, 1), ["NoSuchName"]);
