@@ -69,7 +69,7 @@ impl Former {
     }
 
     /// Whose word is to be read now.
-    pub(super) fn to_ask(&mut self) -> Vec<ClusterId> {
+    pub(super) fn take_open(&mut self) -> Vec<ClusterId> {
         let due = |of: &&ClusterId| !self.asked.contains_key(*of) && !self.denied.contains(*of);
         let due: Vec<ClusterId> = self.open.iter().filter(due).cloned().collect();
         for of in &due {

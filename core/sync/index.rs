@@ -286,8 +286,8 @@ impl Index {
     /// is given once, until it was [answered](Self::answered) or not.
     ///
     /// [`ExportSummary`]: crate::model::ExportSummary
-    pub fn to_ask(&mut self) -> Vec<ClusterId> {
-        self.former.to_ask()
+    pub fn take_unheard(&mut self) -> Vec<ClusterId> {
+        self.former.take_open()
     }
 
     /// What was read. Gives the keys of what is believed from now on.

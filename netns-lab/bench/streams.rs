@@ -118,8 +118,7 @@ fn trip(near: End<'_>, far: End<'_>) -> Result<f64> {
     };
     let (asks, answers) = (bind(near)??, bind(far)??);
     asks.connect(answers.local_addr()?)?;
-    // A socket is of the namespace where it was made, whoever uses it.
-    let echo = std::thread::spawn(move || {
+    let echo = far.place.beside(move || {
         let mut bytes = [0; 64];
         // One more, so that what the first trip has to find out is not counted.
         for _ in 0..=TRIPS {
@@ -127,7 +126,7 @@ fn trip(near: End<'_>, far: End<'_>) -> Result<f64> {
             answers.send_to(bytes.get(..length).unwrap_or_default(), from)?;
         }
         io::Result::Ok(())
-    });
+    })?;
     let mut bytes = [0; 64];
     let mut there_and_back = || asks.send(b"?").and_then(|_| asks.recv(&mut bytes)).context("a datagram was lost");
     there_and_back()?;
@@ -136,7 +135,7 @@ fn trip(near: End<'_>, far: End<'_>) -> Result<f64> {
         there_and_back()?;
     }
     let lasted = began.elapsed();
-    echo.join().map_err(|_| io::Error::other("the thread panicked"))??;
+    joined(echo)?;
     #[allow(clippy::cast_precision_loss, reason = "a measurement has fewer digits")]
     Ok(lasted.as_secs_f64() * 1e6 / TRIPS as f64)
 }

@@ -495,7 +495,7 @@ impl AnyApis {
     fn answers(&mut self, output: &Output, rng: &mut Rng) -> Vec<(Duration, Input)> {
         let version = self.version();
         if let Output::Read(id, _, key) = output {
-            let word = Object::from(summary_of(&key.name, rng.below(5), &[]));
+            let word = summary_of(&key.name, rng.below(5), &[]);
             let read = match rng.below(4) {
                 0 => Err(ApiError::Unreachable),
                 1 => Ok(None),

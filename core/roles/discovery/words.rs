@@ -1,7 +1,7 @@
 //! Reading the words of clusters: where a listing of the broker shows something else of theirs than there was, it may be of a
-//! backup, and their [`ExportSummary`](crate::model::ExportSummary) says whether it is ([`Index::to_ask`]).
+//! backup, and their [`ExportSummary`](crate::model::ExportSummary) says whether it is ([`Index::take_unheard`]).
 //!
-//! [`Index::to_ask`]: crate::sync::Index::to_ask
+//! [`Index::take_unheard`]: crate::sync::Index::take_unheard
 
 use super::Discovery;
 use crate::base::{ClusterId, Instant};
@@ -47,7 +47,7 @@ impl Words {
 impl Discovery {
     /// Asks those of whom a listing showed something else.
     pub(super) fn ask_for_words(&mut self) {
-        for cluster in self.index.to_ask() {
+        for cluster in self.index.take_unheard() {
             self.words.ask(cluster);
         }
     }

@@ -242,7 +242,7 @@ fn believed(index: &Index) -> Vec<Object> {
 }
 
 fn asked(index: &mut Index) -> Vec<String> {
-    index.to_ask().iter().map(ToString::to_string).collect()
+    index.take_unheard().iter().map(ToString::to_string).collect()
 }
 
 fn answered(index: &mut Index, cluster: &str, generation: u64) -> Vec<Key> {
